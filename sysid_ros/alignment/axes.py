@@ -40,7 +40,7 @@ from sysid_ros.alignment.pairs import (
     topic_labels,
 )
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags import BagColumns, Field, Span, TopicColumns, UnreadTopic
 from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.vocabulary import (
@@ -266,18 +266,11 @@ class EffortKind(enum.StrEnum):
     PWM = 'pwm'
 
 
-def effort_kind(topic: str, field: str) -> EffortKind:
-    """Return what a field of efforts holds by its name and that of its topic."""
-    words = set(words_of(f'{topic}/{field}'))
-    if words & CURRENT:
-        return EffortKind.CURRENT
-    return EffortKind.PWM if words & PWM else EffortKind.TORQUE
-
-
 class AxisColumn(NamedTuple):
     """One column of a bag, (n,) in its units.
 
-    A command that is ``interpolated`` changes linearly from row to row; else it is held.
+    A command that is ``interpolated`` changes linearly from row to row; else it is held. Positions
+    that are no radians are parts of a range, or may be.
     """
 
     topic: str
@@ -287,13 +280,15 @@ class AxisColumn(NamedTuple):
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
     interpolated: bool = False
+    span: Span | None = None
 
     @classmethod
     def of(cls, topic: TopicColumns, field: Field, label: str) -> AxisColumn:
         """Take a column of a topic."""
         values = field.values[:, field.labels.index(label)]
         stamps = topic.receive_ns, topic.header_ns
-        return cls(topic.topic, field.name, label, *stamps, values, field.interpolated)
+        span = field.spans.get(label)
+        return cls(topic.topic, field.name, label, *stamps, values, field.interpolated, span)
 
     @property
     def name(self) -> str:
@@ -303,7 +298,10 @@ class AxisColumn(NamedTuple):
     @property
     def kind(self) -> EffortKind:
         """What it holds by its name, if it holds efforts."""
-        return effort_kind(self.topic, self.field)
+        words = set(words_of(f'{self.topic}/{self.field}'))
+        if words & CURRENT:
+            return EffortKind.CURRENT
+        return EffortKind.PWM if words & PWM else EffortKind.TORQUE
 
 
 class Axis(NamedTuple):
@@ -672,6 +670,12 @@ class RecordedJoint(NamedTuple):
         """Whether efforts are no torques by their name."""
         column = self.axis.columns.get(Quantity.EFFORT)
         return column is not None and column.kind is not EffortKind.TORQUE
+
+    @property
+    def span(self) -> Span | None:
+        """What positions are parts of, or may be; None where they are no parts."""
+        column = self.axis.columns.get(Quantity.POSITION)
+        return None if column is None else column.span
 
     @property
     def command_sign(self) -> int:

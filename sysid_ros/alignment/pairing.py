@@ -24,9 +24,7 @@ from sysid_ros.alignment.axes import (
     AxesMotion,
     Axis,
     AxisColumn,
-    EffortKind,
     check_one_arm,
-    effort_kind,
     find_axes,
     find_leaders,
     make_motion,
@@ -118,7 +116,7 @@ def map_columns(
         leaders = find_leaders(bag)
         check_one_arm(bag, leaders, scalar_joints(model))
         found = _checked(bag, model, _ByName(bag, model, leaders).mapping())
-        _check_drives(model, found.pairs, {})
+        _check_drives(bag, model, found.pairs, {})
         axes = _axes(bag, model, found.pairs)
         motion = make_motion(axes)
         reason = next(_contradictions(model, axes, motion), None)
@@ -133,10 +131,11 @@ def map_columns(
             bag, PairRole.ACTUATOR, mapping.actuators, actuator_names(model), [1] * model.nactuator
         ),
     ]
-    _check_drives(model, pairs, mapping.actuators)
+    _check_drives(bag, model, pairs, mapping.actuators)
     if not mapping.sensors:
         raise AlignmentError(
-            f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
+            f'The mapping names no sensor, or none without a #; '
+            f'{nearest("", filter(None, sensor_names(model)))}.'
         )
     health, dead = [], _dead(bag)
     for pair in pairs:
@@ -155,22 +154,20 @@ def map_columns(
 
 
 def _check_drives(
-    model: mujoco.MjModel, pairs: Iterable[Pair], channels: dict[str, ChannelMapping]
+    bag: BagColumns, model: mujoco.MjModel, pairs: Iterable[Pair], said: dict[str, ChannelMapping]
 ) -> None:
     """Refuse currents and the like as forces of actuators where nobody says what a unit is."""
-    for pair in pairs:
-        channel = channels.get(pair.name)
-        kind = effort_kind(pair.topic, pair.field)
-        if channel is not None and channel.kind != 'torque':
-            kind = EffortKind(channel.kind)
-        said = channel is not None and 'scale' in channel.model_fields_set
-        if pair.role is not PairRole.ACTUATOR or kind is EffortKind.TORQUE or said:
-            continue
-        if command_quantity(model, model.actuator(pair.name).id) is Quantity.EFFORT:
+    for pair in (pair for pair in pairs if pair.role is PairRole.ACTUATOR):
+        quantity = command_quantity(model, model.actuator(pair.name).id)
+        column = AxisColumn.of(topic_columns(bag, pair.topic), pair_columns(bag, pair), pair.label)
+        channel = said.get(pair.name)
+        kind = column.kind if channel is None or channel.kind == 'torque' else channel.kind
+        scaled = channel is not None and 'scale' in channel.model_fields_set
+        if quantity is Quantity.EFFORT and kind != 'torque' and not scaled:
             raise AlignmentError(
-                f'Expected how many N·m (N) a unit of {column_name(*pair[2:5])} is, which is a '
-                f'{kind} and drives actuator {pair.name!r}, found nothing: give it a scale in the '
-                f'mapping, from which actuator/{pair.name}/gear[0] may be identified; {_ADVICE}.'
+                f'Expected how many N·m (N) a unit of {column.name} is, a {kind} that drives '
+                f'actuator {pair.name!r}, found nothing: give it a scale in the mapping, from '
+                f'which actuator/{pair.name}/gear[0] may be identified; {_ADVICE}.'
             )
 
 
@@ -654,6 +651,8 @@ def _contradictions(
     """Yield what cannot be right about pairs by names, which have no scales and offsets."""
     for axis in axes:
         column, joint = axis.columns.get(Quantity.POSITION), model.joint(axis.name)
+        if column is not None and column.span is not None:
+            yield f'{column.name} is in parts of its range or in degrees'
         if column is None or axis.commanded or not model.jnt_limited[joint.id]:
             continue
         low, high = (float(value) for value in joint.range)

@@ -19,7 +19,7 @@ import math
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags import BagColumns, Field, Span, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import (
     CSV,
     METADATA,
@@ -37,7 +37,7 @@ from sysid_ros.bags.storage import (
     suffix,
 )
 from sysid_ros.errors import BagError, nearest
-from sysid_ros.files import matching
+from sysid_ros.files import files_in, matching
 from sysid_ros.vocabulary import (
     COMMANDED,
     COMPONENTS,
@@ -58,6 +58,10 @@ _TABLE = 'table'
 _INFO = 'meta/info.json'
 #: Name of an episode in a dataset, where no such file has to be, and the column with its number.
 _EPISODE, _EPISODES = re.compile(r'episode_(\d+)'), 'episode_index'
+#: Positions of robots are seldom more than a turn, rad; LeRobot's are at most this in parts of
+#: their range; and its robots of these types have grippers in parts also where arms are in degrees.
+_MOST_RAD, _FULL = 2 * math.pi, 100.0
+_GRIPS_IN_PARTS = re.compile(r'(bi_)?(so10[01]|koch|lekiwi)')
 #: Words of a column's name to the field that a message would have; the first that fits counts.
 _QUANTITIES = {
     'position': QUANTITIES[Quantity.POSITION],
@@ -75,19 +79,10 @@ _TIME_NOISE = frozenset(
     ['ros', 'sim', 'elapsed', 'relative', 'rel', 'unix', 'epoch', 'system', 'header', 'log']
 )
 _TIME_UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'µs': 1e-6, 'ns': 1e-9}
+_DEG = math.pi / 180
 #: Units that a name may carry, to SI units; that of a current stays what it is.
-_UNITS = {
-    'deg': math.pi / 180,
-    'degrees': math.pi / 180,
-    'rev': 2 * math.pi,
-    'rpm': 2 * math.pi / 60,
-    'mm': 1e-3,
-    'mnm': 1e-3,
-    'rad': 1.0,
-    'radians': 1.0,
-    'nm': 1.0,
-    'm': 1.0,
-}
+_UNITS = {'deg': _DEG, 'degrees': _DEG, 'rev': 360 * _DEG, 'rpm': 6 * _DEG, 'mm': 1e-3, 'mnm': 1e-3}
+_UNITS |= dict.fromkeys(('rad', 'radians', 'nm', 'm'), 1.0)
 #: Seconds since 1970 of times that are dates; a larger number is one in smaller units.
 _DATE_S = (5e8, 5e9)
 #: Nobody records joints more slowly, s; such a period is one in smaller units.
@@ -101,6 +96,8 @@ class _Table:
     name: str
     columns: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    #: Joint to what its positions are parts of.
+    spans: dict[str, Span] = field(default_factory=dict)
 
 
 def table_files(path: Path) -> tuple[Path, ...]:
@@ -108,40 +105,32 @@ def table_files(path: Path) -> tuple[Path, ...]:
     dataset = path.parent if _EPISODE.fullmatch(path.name) and not path.exists() else path
     if (dataset / _INFO).exists():
         inside = list((dataset / 'data').rglob(f'*{PARQUET}'))
-    elif path.is_dir():
-        inside = list(path.iterdir())
-        if (path / METADATA).exists() or any(suffix(entry) for entry in inside):
-            return ()
     else:
-        inside = [path] if path.is_file() else []
+        inside = files_in(path)
+        if any(entry.name == METADATA or suffix(entry) for entry in inside):
+            return ()
     return tuple(sorted((e for e in inside if e.suffix in TABLE_SUFFIXES), key=natural_order))
 
 
 def recordings(pattern: str) -> list[Path]:
     """Return the recordings that a path or a pattern means; a dataset stands for its episodes."""
-    found = [
-        path for match in map(Path, matching(pattern)) for path in episodes_in(match) or [match]
-    ]
     folder, name = os.path.split(pattern)
-    return found or [
-        path
-        for match in map(Path, matching(folder))
-        for path in episodes_in(match)
-        if fnmatchcase(path.name, name)
-    ]
+    inside = [path for match in matching(folder) for path in episodes_in(Path(match))]
+    found = [path for path in inside if fnmatchcase(path.name, name)]
+    for path in map(Path, () if found else matching(pattern)):
+        found += episodes_in(path) or [path]
+    return found
 
 
 def episodes_in(path: Path) -> list[Path]:
     """Return the episodes of a dataset; none where there is no dataset."""
-    if not (path / _INFO).exists():
-        return []
-    return [path / f'episode_{number:06d}' for number in _numbers(_rows(path))]
+    files = table_files(path) if (path / _INFO).exists() else ()
+    return [path / f'episode_{number:06d}' for number in _numbers(_whole(files))] if files else []
 
 
-def _numbers(rows: Any) -> list[int]:
-    """Return the numbers of the episodes in rows of Parquet; none where it has no such column."""
-    named = _EPISODES in rows.column_names
-    return np.unique(rows.column(_EPISODES)).astype(int).tolist() if named else []
+def _numbers(table: _Table) -> list[int]:
+    """Return the numbers of the episodes in a table; none where it has no such column."""
+    return sorted(map(int, set(table.columns.get(_EPISODES, ()))))
 
 
 def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns:
@@ -152,9 +141,9 @@ def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns
     """
     files = table_files(path)
     if all(file.suffix == PARQUET for file in files):
-        tables = [_episode(path)]
+        tables = [_episode(path, files)]
     else:
-        tables = _joined([_read_csv(f) if f.suffix == CSV else _episode(f) for f in files])
+        tables = _joined([_read_csv(f) if f.suffix == CSV else _episode(f, (f,)) for f in files])
     found: dict[str, TopicColumns] = {}
     unread: list[UnreadTopic] = []
     for table in tables:
@@ -204,21 +193,18 @@ def _read_csv(file: Path) -> _Table:
     return table
 
 
-def _rows(path: Path) -> Any:
-    """Return all rows of the tables of Parquet at a path."""
-    files = table_files(path)
-    if not files:
-        raise BagError(f'Expected files of Parquet in the dataset {str(path)!r}, found none.')
+def _whole(files: tuple[Path, ...]) -> _Table:
     return _read_parquet(tuple((file, file.stat().st_mtime_ns) for file in files))
 
 
 @functools.lru_cache(maxsize=1)
-def _read_parquet(files: tuple[tuple[Path, int], ...]) -> Any:
+def _read_parquet(files: tuple[tuple[Path, int], ...]) -> _Table:
     """Read files with the times of their last changes: all episodes of a dataset at once."""
+    first = files[0][0]
     if importlib.util.find_spec('pyarrow') is None:
         raise BagError(
-            f'Expected the Python package pyarrow to read {str(files[0][0])!r}, found none; get it '
-            "with `pip install 'sysid_ros[parquet]'`."
+            f'Expected the Python package pyarrow to read {str(first)!r}, found none; get it with '
+            "`pip install 'sysid_ros[parquet]'`."
         )
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -231,39 +217,63 @@ def _read_parquet(files: tuple[tuple[Path, int], ...]) -> Any:
             raise BagError(
                 f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
             ) from err
-    return pa.concat_tables(found, promote_options='permissive')
-
-
-def _episode(path: Path) -> _Table:
-    """Read the only episode of a table of Parquet, or the one that a path names."""
-    rows, files, asked = _rows(path), table_files(path), _EPISODE.fullmatch(path.name)
-    numbers, name = _numbers(rows), files[0].stem
-    if asked is not None:
-        if int(asked[1]) not in numbers:
-            names = [f'episode_{number:06d}' for number in numbers]
-            raise BagError(f'There is no bag {str(path)!r}; {nearest(path.name, names)}.')
-        rows = rows.filter(np.array(rows.column(_EPISODES)) == int(asked[1]))
-        name = path.absolute().parent.name
-    elif len(numbers) > 1:
-        raise BagError(
-            f'Expected one recording, found {len(numbers)} episodes in {str(path)!r}: name one as '
-            f'DATASET/episode_{numbers[0]:06d}.'
-        )
-    table = _Table(name)
-    known = _feature_names(files[0])
+    rows = pa.concat_tables(found, promote_options='permissive')
+    table, (robot, known) = _Table(first.stem), _features(first)
     for name in rows.column_names:
         _add(table, name, rows.column(name).to_pylist(), known.get(name))
+    table.spans = _spans(table, robot) if known else {}
     return table
 
 
-def _feature_names(file: Path) -> dict[str, list[str]]:
-    """Return what a dataset calls the values of its columns; nothing for other tables."""
+def _episode(path: Path, files: tuple[Path, ...]) -> _Table:
+    """Read the only episode of a table of Parquet, or the one that a path names."""
+    whole, asked = _whole(files), _EPISODE.fullmatch(path.name)
+    numbers = _numbers(whole)
+    if asked is None and len(numbers) < 2:  # noqa: PLR2004 (one, or no dataset)
+        return whole
+    if asked is None or int(asked[1]) not in numbers:
+        names = [f'DATASET/episode_{number:06d}' for number in numbers]
+        raise BagError(
+            f'Expected an episode of a dataset, found {str(path)!r}; {nearest(path.name, names)}.'
+        )
+    rows = whole.columns[_EPISODES] == int(asked[1])
+    columns = {name: values[rows] for name, values in whole.columns.items()}
+    return replace(whole, name=path.absolute().parent.name, columns=columns)
+
+
+def _spans(table: _Table, robot: str) -> dict[str, Span]:
+    """Return which joints of a dataset are in parts of their ranges, or may be, by their values.
+
+    LeRobot limits them to exactly -100 and 100, and grippers to 0 and 100; degrees are not limited.
+    Which of both a dataset has, ``use_degrees``, is not in it.
+    """
+    ends: dict[str, list[float]] = {}
+    for text, values in table.columns.items():
+        _, quantity, label, _ = _heading(text, '')
+        if quantity == 'position' and text.startswith(('observation.state', 'action')):
+            ends.setdefault(label, []).extend((np.nanmin(values), np.nanmax(values)))
+    grips = {label for label in ends if 'gripper' in words_of(label)}
+    most = max((abs(end) for label in ends.keys() - grips for end in ends[label]), default=0.0)
+    if most <= _MOST_RAD:
+        return {}
+    found = {}
+    for label, own in ends.items():
+        low = 0.0 if label in grips else -_FULL
+        if low <= min(own) and max(own) <= _FULL and (label in grips or most <= _FULL):
+            told = most == _FULL or (label in grips and bool(_GRIPS_IN_PARTS.match(robot)))
+            found[label] = Span(low, _FULL, told)
+    return found
+
+
+def _features(file: Path) -> tuple[str, dict[str, list[str]]]:
+    """Return a dataset's type of robot, and what it calls the values of its columns."""
     info = next((up / _INFO for up in file.parents[:3] if (up / _INFO).exists()), None)
     if info is None:
-        return {}
+        return '', {}
     try:
-        features = json.loads(info.read_text('utf8'))['features']
-        return {name: _flat(feature.get('names')) for name, feature in features.items()}
+        said = json.loads(info.read_text('utf8'))
+        names = {name: _flat(item.get('names')) for name, item in said['features'].items()}
+        return str(said.get('robot_type')), names
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
         raise BagError(
             f'Expected the features of a LeRobot dataset in {str(info)!r}, found none.'
@@ -428,7 +438,9 @@ def _topics(path: Path, table: _Table, *, alone: bool) -> list[TopicColumns]:
     for (topic, kind), fields in topics.items():
         numbers = {name: np.column_stack([*found.values()]) for name, found in fields.items()}
         says = np.isfinite(np.column_stack([*numbers.values()])).any(axis=1)
-        kept = tuple(Field(name, tuple(fields[name]), numbers[name][says]) for name in fields)
+        kept = tuple(
+            Field(n, (*own,), numbers[n][says], spans=table.spans) for n, own in fields.items()
+        )
         # Times of a table are those of the values. A header's stamp of zero would be none.
         made.append(TopicColumns(topic, kind, stamps[says], np.maximum(stamps[says], 1), kept))
     return made

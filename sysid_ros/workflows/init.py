@@ -30,12 +30,7 @@ from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
-from sysid_ros.alignment.proposal import (
-    Proposal,
-    mapping_of,
-    other_sensors,
-    propose_with_actuators,
-)
+from sysid_ros.alignment.proposal import Proposal, body_sensors, mapping_of, propose_with_actuators
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
@@ -62,7 +57,7 @@ from sysid_ros.model.loading import (
     read_model,
 )
 from sysid_ros.text import scalar
-from sysid_ros.vocabulary import SECOND_NS
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
 from sysid_ros.workflows.problem import Problem, check_base, load, moves, parameters_of
@@ -204,8 +199,7 @@ def find_bags(pattern: str) -> list[Path]:
             inside = sorted((item for item in path.iterdir() if _is_bag(item)), key=natural_order)
             if not inside:
                 raise BagError(f'Expected recordings in the folder {str(path)!r}, found none.')
-            for item in inside:
-                found += episodes_in(item) or [item]
+            found += [path for item in inside for path in episodes_in(item) or [item]]
         else:
             found.append(path)
     if not found:
@@ -262,9 +256,14 @@ def propose_calibration(
     source = read_model(model, packages)
     spec = source.spec
     compiled = compile_spec(spec, model)
-    check_base(compiled, [pair.name for pair in other_sensors(training[0], compiled)])
+    check_base(compiled, [pair.name for pair in body_sensors(training[0], compiled)])
     mapping = _mapping(spec, model, max(training, key=_seconds))
-    asked: Any = 'auto' if mapping is None else mapping_of(mapping)
+    unanswered = [
+        pair.name
+        for pair in (mapping.pairs if mapping else ())
+        if pair.question and pair.role is PairRole.SENSOR and pair.field == Quantity.POSITION
+    ]
+    asked: Any = 'auto' if mapping is None else mapping_of(mapping, asked=bool(unanswered))
     imply_actuators(spec, model, training[0], asked)
     compiled = compile_spec(spec, model)
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
@@ -313,6 +312,10 @@ def propose_calibration(
         # Drivers that report no efforts derive velocities from positions, and filter them.
         sensors=() if efforts or len(others) == len(measured) else tuple(others),
     )
+    if unanswered:
+        asks = 'The mapping says what it may be: correct its lines, and drop their #.'
+        found = f'In which unit are {listed(unanswered)}? {asks}'
+        return dataclasses.replace(proposal, problem=found)
     return _tried(proposal, observer)
 
 
@@ -357,7 +360,7 @@ def _mapping(spec: mujoco.MjSpec, model: Path, bag: BagColumns) -> Proposal | No
         imply_actuators(spec, model, bag)
         named = map_columns(bag, compile_spec(spec, model), 'auto').pairs
     except AlignmentError as err:
-        if not mapping_of(best).sensors:
+        if not mapping_of(best, asked=True).sensors:
             raise AlignmentError(
                 f'Nothing in {bag.path.name!r} is a joint of the model {model.name!r} '
                 f'({listed(joint.name for joint in spec.joints)}); name the right model, or write '

@@ -38,7 +38,6 @@ from sysid_ros.alignment.pairs import (
     command_quantity,
     raw_values,
     scalar_joints,
-    sensor_names,
     topic_columns,
 )
 from sysid_ros.alignment.pairs import Mapping as Pairing
@@ -57,15 +56,7 @@ from sysid_ros.config.schema import (
     ServoConfig,
     StampChoice,
 )
-from sysid_ros.errors import (
-    AlignmentError,
-    BagError,
-    ConfigError,
-    FitError,
-    ParameterError,
-    listed,
-    nearest,
-)
+from sysid_ros.errors import BagError, ConfigError, FitError, ParameterError, listed, nearest
 from sysid_ros.files import beside
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
@@ -172,24 +163,23 @@ class Problem:
 
 
 def check_base(model: mujoco.MjModel, measured: Collection[str]) -> None:
-    """Refuse a robot on a base that floats and that none of the measured sensors tells of.
+    """Refuse a robot on a base that floats, where nothing but its joints is measured.
 
     Raises:
-        AlignmentError: In a simulation the base would fall, whatever held it.
+        FitError: In a simulation the base would fall, whatever held it.
     """
-    known = zip(sensor_names(model), map(mujoco.mjtSensor, model.sensor_type), strict=True)
-    kinds = {kind for name, kind in known if name in measured}
+    if any(model.sensor(name).type[0] not in SENSOR_FIELDS for name in measured):
+        return
     roots = model.body_rootid[model.jnt_bodyid].tolist()
     for joint in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE).tolist():
         base = int(model.jnt_bodyid[joint])
-        # A free body without joints is no robot.
-        if roots.count(base) > 1 and kinds <= SENSOR_FIELDS.keys():
-            raise AlignmentError(
-                f'Expected a base that is fixed or whose pose is measured, found that '
-                f'{model.body(base).name!r} floats and nothing recorded says where it is, so that '
-                'it falls in a simulation: where the robot hung or stood fixed, take a copy of the '
-                f'model without the free joint {model.joint(joint).name!r}; else record the pose, '
-                'and map it to sensors framepos and framequat of that body.'
+        if roots.count(base) > 1:  # a free body without joints is no robot
+            raise FitError(
+                f'Expected a base that is fixed or measured, found that {model.body(base).name!r} '
+                'floats and nothing recorded says where it is, so that it falls in a simulation: '
+                'where the robot hung or stood fixed, take a copy of the model without the free '
+                f'joint {model.joint(joint).name!r}; else record the pose, and map it to sensors '
+                'framepos and framequat of that body.'
             )
 
 
@@ -225,9 +215,8 @@ def subject_of(config: CalibrationConfig) -> Subject:
     spec = found.model.spec
     mapping = mapping_of(config)
     # Names alone pair nothing but joints.
-    mapped = [] if mapping == 'auto' else list(mapping.sensors)
-    compared = [name for name in mapped if _is_any(name, config.sensors or ('*',))]
-    check_base(compile_spec(spec, config.model), compared)
+    mapped = set() if mapping == 'auto' else set(mapping.sensors)
+    check_base(compile_spec(spec, config.model), mapped.intersection(s.name for s in spec.sensors))
     if mapping != 'auto':
         add_actuators(spec, mapping.actuators)
     elif takes_efforts(spec):

@@ -560,5 +560,5 @@ def test_a_current_drives_no_motor_before_somebody_says_what_its_unit_is(
     with nullcontext() if not refused else pytest.raises(AlignmentError) as raised:
         map_columns(bag, mujoco.MjModel.from_xml_string(MOTORS), mapping)
     if refused:
-        assert f'{topic}.data[0] is, which is a' in str(raised.value)
+        assert f'{topic}.data[0] is, a ' in str(raised.value)
         assert 'give it a scale' in str(raised.value)

@@ -128,9 +128,9 @@ def test_an_episode_of_a_dataset_is_a_recording_with_states_and_actions(dataset:
     assert np.diff(bag.topics[0].receive_ns) / 1e9 == pytest.approx([1 / 30] * 2, abs=1e-6)
     assert bag.topics[0].receive_ns[0] == 0
     assert [item.topic.rpartition('/')[2] for item in bag.unread] == ['next.done']
-    with pytest.raises(BagError, match=r'found 2 episodes .* name one as DATASET/episode_000000'):
+    with pytest.raises(BagError, match='available: DATASET/episode_000000'):
         read_bag(dataset)
-    with pytest.raises(BagError, match=r'There is no bag .*; nearest: episode_000001'):
+    with pytest.raises(BagError, match='nearest: DATASET/episode_000001'):
         read_bag(dataset / 'episode_000011')
 
 

@@ -24,7 +24,7 @@ def write_dataset(
     *,
     version: str = 'v3.0',
     robot_type: str = 'so101_follower',
-    fps: int = 30,
+    fps: float = 30,
 ) -> Path:
     """Write a dataset: v2.1 has a file for each episode, v3.0 one for all."""
     parquet = pytest.importorskip('pyarrow.parquet')

@@ -16,7 +16,7 @@ from builders.recorded_pendulum import FOLDER
 from builders.trajectories import measure
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.errors import AlignmentError, BagError, ConfigError
+from sysid_ros.errors import BagError, ConfigError, FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.workflows.init import (
@@ -144,7 +144,7 @@ def test_a_base_that_nothing_measures_is_refused_before_anything_is_looked_for(
     model.write_text(
         f'<mujoco><worldbody>{bodies}<geom size=".1"/></body></body></worldbody></mujoco>'
     )
-    with pytest.raises(AlignmentError, match="'trunk' floats"):
+    with pytest.raises(FitError, match="'trunk' floats"):
         propose_calibration([tmp_path / 'one.csv'], model, Nobody())
 
 

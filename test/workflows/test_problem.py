@@ -14,7 +14,7 @@ import pytest
 from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import AlignmentError, BagError
+from sysid_ros.errors import BagError, FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.workflows import problem
 from sysid_ros.workflows.problem import CalibrationBag, parameters_of, unlike_stamps
@@ -89,7 +89,7 @@ def test_a_base_that_nothing_measures_is_refused_before_a_bag_is_read(
         'parameters': [{'target': 'joint/j/damping'}],
     }
     expected = "'trunk' floats .* without the free joint 'free'" if refused else 'There is no bag'
-    with pytest.raises(AlignmentError if refused else BagError, match=expected):
+    with pytest.raises(FitError if refused else BagError, match=expected):
         problem.load(CalibrationConfig.model_validate(values), Nobody())
 
 
