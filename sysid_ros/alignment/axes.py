@@ -269,8 +269,9 @@ class EffortKind(enum.StrEnum):
 class AxisColumn(NamedTuple):
     """One column of a bag, (n,) in its units.
 
-    A command that is ``interpolated`` changes linearly from row to row; else it is held. Positions
-    that are no radians are parts of a range, or may be.
+    A command that is ``interpolated`` changes linearly from row to row; else it is held. All
+    columns of an ``unsigned`` field are magnitudes. Positions with a span are parts of a range, or
+    may be.
     """
 
     topic: str
@@ -280,15 +281,16 @@ class AxisColumn(NamedTuple):
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
     interpolated: bool = False
+    unsigned: bool = False
     span: Span | None = None
 
     @classmethod
     def of(cls, topic: TopicColumns, field: Field, label: str) -> AxisColumn:
         """Take a column of a topic."""
         values = field.values[:, field.labels.index(label)]
-        stamps = topic.receive_ns, topic.header_ns
-        span = field.spans.get(label)
-        return cls(topic.topic, field.name, label, *stamps, values, field.interpolated, span)
+        where = topic.topic, field.name, label, topic.receive_ns, topic.header_ns
+        unsigned, span = are_magnitudes(field), field.spans.get(label)
+        return cls(*where, values, field.interpolated, unsigned, span)
 
     @property
     def name(self) -> str:
