@@ -274,8 +274,10 @@ class Differences:
         shared: Whether the last Jacobian is of simulations that columns shared.
     """
 
-    def __init__(self, residuals: ResidualLike, tolerance: float = ACCURACY) -> None:
-        """Begin with the steps of a smooth problem."""
+    def __init__(
+        self, residuals: ResidualLike, tolerance: float = ACCURACY, *, sharing: bool = True
+    ) -> None:
+        """Begin with the steps of a smooth problem; columns may share simulations, or not."""
         unknowns = residuals.unknowns
         self._residuals = residuals
         self._lower = np.array([unknown.min_value for unknown in unknowns])
@@ -291,7 +293,7 @@ class Differences:
         self._noise = 1.0
         self._sensors = getattr(getattr(residuals, 'samples', None), 'sensors', ())
         self._reach: Array | None = None  # (p, s) slopes of each sensor's residuals, once known
-        self._may_share, self.shared = True, False
+        self._may_share, self.shared = sharing, False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -515,7 +515,8 @@ class _Run:
         self.variables = Variables(residuals.unknowns)
         self._settings, self._tolerance = settings, tolerance
         self._accuracy = min(tolerance, settings.accuracy)
-        self.differences = Differences(residuals, self._accuracy)
+        self._rough = settings.rough or tolerance >= ROUGH_TOLERANCE
+        self.differences = Differences(residuals, self._accuracy, sharing=self._rough)
         self._cancel, self._observe = cancel, observe
         self._began = time.monotonic()
         self._longest = settings.longest
@@ -575,8 +576,7 @@ class _Run:
 
     def may_be_exact(self, status: str) -> bool:
         """Return whether an end has to be looked at with columns that share no simulations."""
-        rough = self._settings.rough or self._tolerance >= ROUGH_TOLERANCE
-        return self.differences.shared and not rough and status not in LIMITS
+        return self.differences.shared and not self._rough and status not in LIMITS
 
     def exact(self, state: State) -> State:
         """Return the state with columns that share no simulations, which are then checked."""

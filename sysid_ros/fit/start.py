@@ -8,6 +8,7 @@ over the bounds.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import time
@@ -398,7 +399,15 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
 
     A good start that leads nowhere is given up for the nominal values; the better end counts.
     """
-    good = None if start.name == 'nominal' else context.attempt(residuals, start.x)
+    good = None
+    if start.name != 'nominal':
+        # Few data tell steps of differences, and which of them may be made together.
+        learnt = None
+        for few in parts_of(residuals)[:1]:
+            residuals.also(few)
+            settings = dataclasses.replace(context.rough_settings, max_iterations=0)
+            learnt = solve_part(few, start.x, settings, ROUGH_TOLERANCE, context.cancel)
+        good = context.attempt(residuals, start.x, learnt)
     if good is not None and (context.is_late or not is_stuck(good)):
         return good
     staged = solve_in_stages(

@@ -493,20 +493,24 @@ def solve_in_windows(
 ) -> GrownWindows | None:
     """Fit windows that grow until they are whole trajectories, or until motion becomes chaotic.
 
-    Each length has all iterations; none longer are tried at the limit of time.
+    Each length has all iterations; none longer are tried once half of the time that there is has
+    passed.
 
     Returns:
         The last stage from whose end motion could still be predicted; None where there is none.
     """
     cutter = Cutter(residuals)
     every = sum(run.sequence.duration for run in residuals.runs)
+    now = time.monotonic()
+    deadline = now + 0.5 * (context.settings.deadline - now)
+    early = dataclasses.replace(context.settings, promised=PROMISED, deadline=deadline)
     best: GrownWindows | None = None
     seconds, roughness = SHORTEST, math.inf
-    while seconds <= cutter.longest and not (best is not None and context.is_late):
+    while seconds <= cutter.longest and (best is None or time.monotonic() < deadline):
         windows = cutter.cut(seconds, few=True)
         if windows is not None:
             context.log.stage(f'starting in windows of {seconds:g} s')
-            grown = _grown(context, residuals, windows, seconds, start, best)
+            grown = _grown(context, residuals, windows, seconds, start, best, early)
             if grown is None:
                 break
             best, roughness = grown, math.inf
@@ -530,7 +534,8 @@ def with_every_window(
     windows = Cutter(residuals).cut(grown.seconds)
     if windows is None or len(windows.sequences) == len(grown.residuals.runs):
         return grown
-    return _grown(context, residuals, windows, grown.seconds, start, grown) or grown
+    settings = dataclasses.replace(context.settings, promised=PROMISED)
+    return _grown(context, residuals, windows, grown.seconds, start, grown, settings) or grown
 
 
 def _grown(
@@ -540,6 +545,7 @@ def _grown(
     seconds: float,
     start: Array,
     last: GrownWindows | None,
+    settings: SolverSettings,
 ) -> GrownWindows | None:
     """Return the rough solution for windows; None where motion cannot be predicted over them."""
     count = len(start)
@@ -553,7 +559,6 @@ def _grown(
         if last is not None and roughness_at(part, begin, count) > ROUGH:
             return None
         begun = None if last is None else last.solution
-        settings = dataclasses.replace(context.settings, promised=PROMISED)
         solution = solve_part(part, begin, settings, ROUGH_TOLERANCE, context.cancel, begun)
         if solution is None or roughness_at(part, solution.x, count) > ROUGH:
             return None

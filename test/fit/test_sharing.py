@@ -25,7 +25,8 @@ def rods(stand: str) -> mujoco.MjModel:
     drives = ''.join(f'<position name="a{k}" joint="j{k}" kp="20"/>' for k in range(4))
     sensors = ''.join(f'<jointpos name="q{k}" joint="j{k}"/>' for k in range(4))
     return mujoco.MjModel.from_xml_string(
-        '<mujoco><option timestep="0.002" integrator="implicitfast"><flag contact="disable"/></option>'
+        '<mujoco><option timestep="0.002" integrator="implicitfast">'
+        '<flag contact="disable"/></option>'
         f'<worldbody><body>{stand}<geom size="0.1" mass="0.1"/>{arms}</body></worldbody>'
         f'<actuator>{drives}</actuator><sensor>{sensors}</sensor></mujoco>'
     )
