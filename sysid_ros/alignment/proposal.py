@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,7 +51,6 @@ from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, one_line
 from sysid_ros.model.loading import (
-    ActuatorKind,
     add_actuators,
     compile_spec,
     implied_actuators,
@@ -70,7 +69,7 @@ _OF_ACTUATORS = {
 }
 
 
-def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
+def body_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
     """Find the field of each sensor that measures no joint, by its quantity and its name."""
     found = []
     kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
@@ -115,7 +114,7 @@ class ProposedPair(NamedTuple):
     """A sensor or actuator and the columns that it may be: ``scale × bag value + offset``.
 
     Labels are in the order of the sensor's values, the score from 0 to 1 is that of `propose`, and
-    an effort is of a kind.
+    an effort is of a kind. A question is what only the user knows.
     """
 
     role: PairRole
@@ -128,6 +127,7 @@ class ProposedPair(NamedTuple):
     score: float
     reason: str
     kind: EffortKind | None = None
+    question: str = ''
 
     @property
     def confident(self) -> bool:
@@ -157,6 +157,7 @@ class _Reading(NamedTuple):
     score: float
     reason: str
     kind: EffortKind | None = None
+    question: str = ''
 
 
 def propose(
@@ -189,7 +190,7 @@ def propose(
     }
     commands = {joint: reader.command(row) for row, joint in reader.placed.items()}
     _follow(readings, mechanism, axes)
-    pairs = [*_joint_sensors(mechanism, readings), *_other_sensors(bag, model)]
+    pairs = [*_joint_sensors(mechanism, readings), *body_sensors(bag, model)]
     order = sensor_names(model)
     pairs.sort(key=lambda pair: order.index(pair.name))
     names = actuator_names(model)
@@ -227,6 +228,7 @@ class _Reader:
             for row, guess in enumerate(self._found.guesses)
             if guess.joint >= 0
         }
+        self._told = any(self.command(row) is not None for row in self.placed)
 
     def _parts(self, row: int) -> tuple[RecordedJoint, Guess, ModelJoint]:
         guess = self._found.guesses[row]
@@ -234,7 +236,9 @@ class _Reader:
 
     def _score(self, row: int, *choices: Choice) -> float:
         """Return how sure choices are; torques prove more of a joint than names."""
-        margins = (self._found.margins.get((row, choice), math.inf) for choice in choices)
+        span = self._scorer.recorded[row].span
+        known = {Choice.UNIT} if span is not None and span.certain else set()
+        margins = (self._found.margins.get((row, c), math.inf) for c in set(choices) - known)
         score = min(1.0 / (1.0 + math.exp(-min(margins))), EXACT)
         joint, alike = self._found.guesses[row].joint, self._scorer.alike
         others = (*np.delete(alike[:, joint], row), *np.delete(alike[row], joint))
@@ -250,9 +254,11 @@ class _Reader:
         columns = recorded.axis.columns
         readings = {}
         if (position := columns.get(Quantity.POSITION)) is not None:
-            scale, offset = guess.sign * guess.unit.factor, self._found.verdict.offsets[row]
-            notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
-            if offset:
+            scale, offset, unit_name = self._scorer.scaling(row, guess)
+            shift = self._found.verdict.offsets[row]
+            offset += shift
+            notes = [name, *_notes(scale, unit_name, offset, joint)]
+            if shift:
                 notes.append('by the command it is held at')
             score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
             readings[Quantity.POSITION] = _Reading(position, scale, offset, score, _join(notes))
@@ -276,13 +282,25 @@ class _Reader:
     def _questions(self, row: int) -> dict[Quantity | None, str]:
         """Return what of a joint is asked for, None being its command."""
         recorded, guess, joint = self._parts(row)
+        span, known = recorded.span, math.isfinite(joint.high - joint.low)
+        if span is not None and not (span.certain and known) and (span.certain or guess.unit.cost):
+            scale, offset, _ = self._scorer.scaling(row, guess, parts=True)
+            question = (
+                f'or in {span.low:g} to {span.high:g} of its range, which nothing recorded tells: '
+                f'scale: {scale:.5g}, offset: {offset:.5g} of {"the model" if known else "a turn"}'
+            )
+            return {Quantity.POSITION: question, None: question}
         if not joint.hinge and guess.unit.cost > 0:
             question = f'only its range says that it is in {guess.unit.name}: give its scale'
             return {Quantity.POSITION: question, Quantity.VELOCITY: question, None: question}
         return recorded.doubtful(hinge=joint.hinge)
 
     def _effort(self, row: int, column: AxisColumn) -> _Reading:
-        """Return how an effort is read: as a torque, or in the scale of the model's masses."""
+        """Return how an effort is read: as a torque, or in the scale of the model's masses.
+
+        The scale of what is no torque is asked for where commands say what drove the robot. Where
+        nothing else does, a fit finds it.
+        """
         _, guess, joint = self._parts(row)
         score = self._score(row, Choice.JOINT, Choice.SIGN)
         si = Quantity.EFFORT.unit(slide=not joint.hinge)
@@ -293,8 +311,11 @@ class _Reader:
             if scale != guess.sign:
                 score = min(score, self._score(row, Choice.EFFORT))
             if self._beside_currents(row):
-                score = min(score, EVEN)
                 notes.append('others of its message are no torques')
+                if self._told:
+                    score = min(score, EVEN)
+                elif kind is EffortKind.TORQUE:
+                    kind = EffortKind.CURRENT
             return _Reading(column, scale, 0.0, score, _join(notes), kind)
         scale = self._scorer.torque_per_unit(row, self._found)
         scale = scale if math.isfinite(scale) else guess.sign / times
@@ -304,7 +325,8 @@ class _Reader:
         if kind is EffortKind.TORQUE:
             kind, named = EffortKind.CURRENT, f'no torque in {si} but a current or the like'
         notes.append(f'{named}: {size}')
-        score = min(score, EVEN)
+        if self._told or column.unsigned:
+            score = min(score, EVEN)
         return _Reading(column, scale if known else 1.0, 0.0, score, _join(notes), kind)
 
     def _contradiction(self, row: int) -> float | None:
@@ -337,19 +359,20 @@ class _Reader:
         column = columns.get(recorded.commanded) or columns.get(None)
         if column is None or joint.drive.commanded is not recorded.commanded:
             return None
-        unit = recorded.command_unit(guess.unit, hinge=joint.hinge)
-        scale = guess.sign * recorded.command_sign * unit.factor
+        scale, offset, unit_name = self._scorer.scaling(row, guess, command=True)
         follows = abs(recorded.following.correlation)
         notes = [
             f'{recorded.axis.name} follows it (correlation {follows:.2f})'
             if follows >= MOST
             else 'same name as what is measured',
             self._identity(row),
-            *_notes(scale, unit.name, 0.0, joint),
+            *_notes(scale, unit_name, offset, joint),
         ]
         score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
-        reading = _Reading(column, scale, 0.0, score, _join(notes))
-        return _asked(reading, self._questions(row).get(None, ''))
+        question, kind = self._questions(row).get(None, ''), None
+        if recorded.commanded is Quantity.EFFORT and column.kind is not EffortKind.TORQUE:
+            question, kind = f'a {column.kind} by its name: give its scale', column.kind
+        return _asked(_Reading(column, scale, offset, score, _join(notes), kind), question)
 
     def not_taken(self) -> list[Unmapped]:
         """Return the actuators that do not take what their joint is commanded."""
@@ -388,7 +411,8 @@ def _asked(reading: _Reading, question: str) -> _Reading:
     if not question:
         return reading
     score = min(reading.score, EVEN)
-    return reading._replace(score=score, reason=f'{reading.reason}; {question}')
+    reason = f'{reading.reason}; {question}'
+    return reading._replace(score=score, reason=reason, question=question)
 
 
 def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:
@@ -470,14 +494,15 @@ def _pair(
         reading.score,
         reading.reason,
         reading.kind,
+        reading.question,
     )
 
 
-def mapping_of(proposal: Proposal) -> MappingConfig:
-    """Return the pairs that may be used without a look, as `to_yaml` writes them."""
+def mapping_of(proposal: Proposal, *, asked: bool = False) -> MappingConfig:
+    """Return the pairs that may be used without a look, and if wanted those that are asked for."""
     sections: dict[PairRole, dict[str, ChannelMapping]] = {role: {} for role in PairRole}
     for pair in proposal.pairs:
-        if pair.confident:
+        if pair.confident or (asked and pair.question):
             alone = len(pair.labels) == 1
             sections[pair.role][pair.name] = ChannelMapping(
                 topic=pair.topic,
@@ -544,45 +569,23 @@ def summary(proposal: Proposal) -> dict[str, Any]:
 def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> Proposal:
     """Propose a mapping, where nothing in the model takes the commands to actuators that are added.
 
-    Where there are no commands, motors are driven by the efforts that were measured. Actuators that
-    are proposed are added to the spec that the file was parsed to.
+    Actuators that are proposed are added to the spec that the file was parsed to.
 
     Raises:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
         ModelError: The model does not compile.
     """
     quantity = lacking_quantity(spec, bag)
-    if spec.actuators and quantity is None:
+    if quantity is None:
         return propose(bag, compile_spec(spec, path))
     own = {actuator.name or '(unnamed)' for actuator in spec.actuators}
-    trial = with_all(spec, quantity or Quantity.EFFORT)
+    trial = with_all(spec, quantity)
     guessed = frozenset(implied_actuators(trial))
     found = propose(bag, compile_spec(trial, path), guessed=guessed)
-    pairs = found.pairs if quantity is not None else tuple(_by_efforts(found.pairs, spec))
-    add_actuators(spec, [pair.name for pair in pairs if pair.role is PairRole.ACTUATOR])
+    add_actuators(spec, [pair.name for pair in found.pairs if pair.role is PairRole.ACTUATOR])
     unmapped = tuple(
         item
         for item in found.unmapped
         if item.kind is not UnmappedKind.ACTUATOR or item.name not in guessed | own
     )
-    return dataclasses.replace(found, pairs=pairs, unmapped=unmapped)
-
-
-def _by_efforts(pairs: Iterable[ProposedPair], spec: mujoco.MjSpec) -> list[ProposedPair]:
-    """Let measured efforts drive motors; what drives the model is not compared with it."""
-    efforts = {
-        sensor.name: sensor.objname
-        for sensor in spec.sensors
-        if sensor.type == mujoco.mjtSensor.mjSENS_JOINTACTFRC
-    }
-    kept = [pair for pair in pairs if pair.name not in efforts]
-    reason = 'no commands in the bag: the effort that was measured drives the joint'
-    return kept + [
-        pair._replace(
-            role=PairRole.ACTUATOR,
-            name=f'{efforts[pair.name]}_{ActuatorKind.EFFORT}',
-            reason=f'{reason}; {pair.reason}',
-        )
-        for pair in pairs
-        if pair.name in efforts
-    ]
+    return dataclasses.replace(found, unmapped=unmapped)

@@ -196,12 +196,7 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
     if robot.tag != 'robot':
         raise ModelError(f'Expected <robot> at the top of {str(path)!r}, found {robot.tag}.')
     absent = _find_shapes(robot, path.parent, packages)
-    extension = robot.find('mujoco')
-    if extension is None:
-        extension = ET.SubElement(robot, 'mujoco')
-    for compiler in extension.findall('compiler'):
-        extension.remove(compiler)
-    ET.SubElement(extension, 'compiler', _COMPILER)
+    _prepare(robot)
     try:
         spec = mujoco.MjSpec.from_string(ET.tostring(robot, encoding='unicode'))
         for geom in spec.geoms:
@@ -222,6 +217,20 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
         names = listed(mended)
         notes.append(f'No body has the inertia of these links, so each got another: {names}.')
     return Description(path, exact_xml(spec), text, tuple(notes))
+
+
+def _prepare(robot: ET.Element) -> None:
+    """Say how MuJoCo is to read a URDF, and declare the world, which some readers know without."""
+    extension = robot.find('mujoco')
+    if extension is None:
+        extension = ET.SubElement(robot, 'mujoco')
+    for compiler in extension.findall('compiler'):
+        extension.remove(compiler)
+    ET.SubElement(extension, 'compiler', _COMPILER)
+    links = {link.get('name') for link in robot.iterfind('link')}
+    parents = {parent.get('link') for parent in robot.iterfind('joint/parent')}
+    if _WORLD in parents - links:
+        ET.SubElement(robot, 'link', name=_WORLD)
 
 
 def _notes(spec: mujoco.MjSpec, robot: ET.Element, absent: dict[str, str]) -> list[str]:
@@ -283,13 +292,19 @@ def _carries_mass(body: mujoco.MjsBody) -> bool:
 
 
 def _mended(spec: mujoco.MjSpec) -> list[str]:
-    """Return the names of the links whose inertia the compiler replaces."""
+    """Return the names of the links whose inertia is replaced: here, or by the compiler."""
+    indefinite = [b for b in spec.bodies if b.explicitinertial and _moments(b)[0] < 0]
+    for body in indefinite:
+        # The compiler refuses such a matrix. Its trace stays; a ball has the same about each axis.
+        body.inertia = np.full(3, max(_moments(body).mean(), 0.0))
+        body.fullinertia = np.full(6, np.nan)
     model = spec.copy().compile()
     bodies = [body for body in spec.bodies if body.explicitinertial]
     return [
         body.name
         for body in bodies
-        if not np.allclose(np.sort(model.body(body.name).inertia), _moments(body), rtol=SAME)
+        if body in indefinite
+        or not np.allclose(np.sort(model.body(body.name).inertia), _moments(body), rtol=SAME)
     ]
 
 

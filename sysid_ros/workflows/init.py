@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
@@ -30,12 +30,12 @@ from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
-from sysid_ros.alignment.proposal import Proposal, mapping_of, propose_with_actuators
+from sysid_ros.alignment.proposal import Proposal, body_sensors, mapping_of, propose_with_actuators
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
-from sysid_ros.bags.tables import table_files
-from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
+from sysid_ros.bags.tables import episodes_in, recordings, table_files
+from sysid_ros.config.schema import CalibrationConfig, MappingConfig, Role, VerdictKind
 from sysid_ros.errors import (
     AlignmentError,
     BagError,
@@ -45,7 +45,6 @@ from sysid_ros.errors import (
     listed,
     one_line,
 )
-from sysid_ros.files import matching
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.regression import servo_gains
 from sysid_ros.model.elements import driven_joint
@@ -57,11 +56,12 @@ from sysid_ros.model.loading import (
     implied_sentence,
     read_model,
 )
+from sysid_ros.simulation.inverse import force_weights
 from sysid_ros.text import scalar
-from sysid_ros.vocabulary import SECOND_NS
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
-from sysid_ros.workflows.problem import Problem, falling_base, load, moves, parameters_of
+from sysid_ros.workflows.problem import Problem, check_base, load, moves, parameters_of
 
 _MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
 #: Words in the name of a recording by which it is held out.
@@ -96,6 +96,10 @@ _MEANINGS = {
     'kv': 'Damping of the servos, N·m·s/rad.',
     'delay': 'From the stamp of a command to the servo, s: one for all.',
     'mass_scaled': 'What the last body weighs, kg, with the inertia of that: a tool or payload.',
+    'bias': 'What an effort reads beside the force: a cable, a zero, friction unlike by direction.',
+    'gain': 'What an effort reads for a force, as part of what its mapping says.',
+    'inertia': 'Mass, centre of mass and moments of each link; what the motion does not tell stays '
+    "near the model's.",
 }
 
 
@@ -127,11 +131,12 @@ class ProposedTarget:
     """What may be identified."""
 
     target: str
-    bounds: tuple[float, float]  # in the target's unit
+    bounds: tuple[float, float] | None = None  # in the target's unit; None for what physics allows
     name: str = ''  # of the one value that all elements of the target share; else empty
     left_out: str = ''  # why it is not identified; empty where it is
     note: str = ''  # what the first steps of a fit say; empty where it is simply identified
     deviation: float | None = None  # of the prior around the model's value; None for no prior
+    log: bool = False  # whether it may be wrong by a factor
 
     @property
     def attribute(self) -> str:
@@ -146,9 +151,13 @@ class ProposedTarget:
     @property
     def entry(self) -> dict[str, Any]:
         """The entry of ``parameters``."""
-        found: dict[str, Any] = {'target': self.target, 'bounds': list(self.bounds)}
+        found: dict[str, Any] = {'target': self.target}
+        if self.bounds:
+            found['bounds'] = list(self.bounds)
         if self.name:
             found = {'name': self.name, **found, 'shared': True}
+        if self.log:
+            found['scale'] = 'log'
         return found | ({'prior': {'std': self.deviation}} if self.deviation else {})
 
 
@@ -194,14 +203,13 @@ def sort_arguments(paths: Sequence[str]) -> tuple[list[Path], Path | None]:
 
 def find_bags(pattern: str) -> list[Path]:
     """Return the recordings that a path or a pattern means: itself, or those in a folder."""
-    found = []
-    for match in matching(pattern):
-        path = Path(match)
+    found: list[Path] = []
+    for path in recordings(pattern):
         if path.is_dir() and not _is_bag(path):
             inside = sorted((item for item in path.iterdir() if _is_bag(item)), key=natural_order)
             if not inside:
-                raise BagError(f'Expected recordings in the folder {match!r}, found none.')
-            found += inside
+                raise BagError(f'Expected recordings in the folder {str(path)!r}, found none.')
+            found += [path for item in inside for path in episodes_in(item) or [item]]
         else:
             found.append(path)
     if not found:
@@ -257,8 +265,17 @@ def propose_calibration(
     observer.stage('looking for the joints of the model')
     source = read_model(model, packages)
     spec = source.spec
+    compiled = compile_spec(spec, model)
+    check_base(compiled, [pair.name for pair in body_sensors(training[0], compiled)])
     mapping = _mapping(spec, model, max(training, key=_seconds))
-    asked: Any = 'auto' if mapping is None else mapping_of(mapping)
+    unanswered = [
+        pair.name
+        for pair in (mapping.pairs if mapping else ())
+        if pair.question and pair.role is PairRole.SENSOR and pair.field == Quantity.POSITION
+    ]
+    asked: Literal['auto'] | MappingConfig = 'auto'
+    if mapping is not None:
+        asked = mapping_of(mapping, asked=bool(unanswered))
     imply_actuators(spec, model, training[0], asked)
     compiled = compile_spec(spec, model)
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
@@ -283,12 +300,11 @@ def propose_calibration(
     speed = mujoco.mjtSensor.mjSENS_JOINTVEL
     others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
-    sensors = 'It has no sensors of its joints: position, velocity and effort of each are implied.'
+    lacks = listed(dict.fromkeys(name.rsplit('_', 1)[-1] for name in implied_sensors(spec)))
     notes = (
         *source.description.notes,
-        sensors if implied_sensors(spec) else '',
+        f'It has no sensors of {lacks} of its joints: these are implied.' if lacks else '',
         implied_sentence(spec),
-        falling_base(compiled, measured),
     )
     silent = (
         f'{len(still)} of the {len(joints)} joints of the model never move in the training '
@@ -300,7 +316,11 @@ def propose_calibration(
         model_notes=tuple(filter(None, notes)),
         bags=bags,
         mapping=mapping,
-        targets=_targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts),
+        targets=(
+            _targets_of_forces(compiled, moved, measured, asked)
+            if _by_forces(compiled, reports)
+            else _targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts)
+        ),
         notes=(silent,) if still else (),
         questions=tuple(_questions(mapping, reports)),
         packages=packages,
@@ -308,6 +328,10 @@ def propose_calibration(
         # Drivers that report no efforts derive velocities from positions, and filter them.
         sensors=() if efforts or len(others) == len(measured) else tuple(others),
     )
+    if unanswered:
+        asks = 'The mapping says what it may be: correct its lines, and drop their #.'
+        found = f'In which unit are {listed(unanswered)}? {asks}'
+        return dataclasses.replace(proposal, problem=found)
     return _tried(proposal, observer)
 
 
@@ -327,15 +351,17 @@ def _seconds(bag: BagColumns) -> float:
 def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tuple[Role, str]]:
     """Return what each recording is for, and why: held out are those that are named so.
 
-    Without such names it is the last, or the one before if the last is the longest.
+    Without such names it is the last third, at least one and not the longest.
     """
     named = [bool(_HELD_OUT.search(path.name.lower())) for path in paths]
     why = 'by its name'
     if len(paths) == 1:
         named = [False]
     elif all(named) == any(named):
-        last = len(paths) - 1 - (int(np.argmax(seconds)) == len(paths) - 1)
-        named, why = [row == last for row in range(len(paths))], 'held out because it is the last'
+        count = max(len(paths) // 3, 1)
+        others = np.delete(np.arange(len(paths)), int(np.argmax(seconds)))
+        named = np.isin(np.arange(len(paths)), others[-count:]).tolist()
+        why = f'held out because it is {"the last" if count == 1 else "in the last third"}'
     return {
         path: ('validate', why) if held else ('train', '')
         for path, held in zip(paths, named, strict=True)
@@ -350,7 +376,7 @@ def _mapping(spec: mujoco.MjSpec, model: Path, bag: BagColumns) -> Proposal | No
         imply_actuators(spec, model, bag)
         named = map_columns(bag, compile_spec(spec, model), 'auto').pairs
     except AlignmentError as err:
-        if not mapping_of(best).sensors:
+        if not mapping_of(best, asked=True).sensors:
             raise AlignmentError(
                 f'Nothing in {bag.path.name!r} is a joint of the model {model.name!r} '
                 f'({listed(joint.name for joint in spec.joints)}); name the right model, or write '
@@ -361,7 +387,7 @@ def _mapping(spec: mujoco.MjSpec, model: Path, bag: BagColumns) -> Proposal | No
     for pair in best.pairs:
         plain = (pair.scale, pair.offset) == (1.0, 0.0)
         same = (pair.role, pair.name, pair.topic, pair.field, tuple(pair.labels)) in known
-        if pair.confident and not (plain and same):
+        if (pair.confident or pair.question) and not (plain and same):
             return best
     return None
 
@@ -454,8 +480,6 @@ def _targets(
     commanded = {joint.name for found in reports for joint in found.joints if joint.command}
     # A servo whose gains are guesses may be as stiff as the stiffest of them may be.
     stiffest = _TIMES * max((kp for name, kp, _ in servos.values() if name in guessed), default=0.0)
-    kps = [kp for joint, (_, kp, _) in servos.items() if kp and joint in commanded]
-    kvs = [kv for joint, (_, _, kv) in servos.items() if kv and joint in commanded]
     found: dict[str, list[ProposedTarget]] = {}
     for joint, (actuator, kp, kv) in servos.items():
         own = actuator not in guessed
@@ -468,13 +492,12 @@ def _targets(
             target = f'joint/{joint}/{attribute}'
             item = ProposedTarget(target, (0.0, _rounded_up(most)), left_out=why)
             found.setdefault(attribute, []).append(item)
-        for attribute, gain, every in (('kp', kp, kps), ('kv', kv, kvs)):
+        for attribute, gain in (('kp', kp), ('kv', kv)):
             why = _TRUSTED if own and efforts else ''
             if attribute == 'kv' and alike and not by_servo:
                 why = _ALIKE.format("joint's damping")
             if gain and joint in commanded:
-                bounds = _two_digits(min(every) / _TIMES), _two_digits(max(every) * _TIMES)
-                item = ProposedTarget(f'actuator/{actuator}/{attribute}', bounds, left_out=why)
+                item = ProposedTarget(f'actuator/{actuator}/{attribute}', left_out=why, log=True)
                 found.setdefault(attribute, []).append(item)
     targets = [item for items in found.values() for item in items]
     if any(bag.commanded for bag in bags) and model.nactuator:
@@ -488,6 +511,48 @@ def _targets(
         # What is heavier than believed has a larger inertia, too.
         targets.append(ProposedTarget(f'body/{tool}/mass_scaled', bounds))
     return tuple(targets)
+
+
+def _by_forces(model: mujoco.MjModel, reports: Sequence[Inspection]) -> bool:
+    """Whether efforts were measured, and no servo was told what to do."""
+    joints = [joint for found in reports for joint in found.joints]
+    told = any(joint.command and any(_servo(model, joint.name)[1:]) for joint in joints)
+    return not told and any(joint.effort for joint in joints)
+
+
+def _targets_of_forces(
+    model: mujoco.MjModel,
+    joints: Sequence[str],
+    sensors: Iterable[str],
+    mapping: Literal['auto'] | MappingConfig,
+) -> tuple[ProposedTarget, ...]:
+    """Return what acts on the forces of joints that move; physics alone bounds it.
+
+    Of the sensors that are mapped, those of efforts have offsets, and those of currents a scale. Of
+    links that are welded together the heaviest has the inertia of all.
+    """
+    found = [
+        ProposedTarget(f'joint/{joint}/{attribute}')
+        for attribute in ('armature', 'damping', 'frictionloss')
+        for joint in joints
+    ]
+    weights = force_weights(model)
+    efforts = [name for name in sensors if int(model.sensor(name).adr[0]) in weights]
+    found += [ProposedTarget(f'sensor/{name}/bias') for name in efforts]
+    if mapping != 'auto':
+        currents = [name for name in efforts if mapping.sensors[name].kind != 'torque']
+        found += [ProposedTarget(f'sensor/{name}/gain') for name in currents]
+    moving = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
+    links: dict[int, int] = {}
+    for body in range(1, model.nbody):
+        group = int(model.body_weldid[body])
+        if int(model.body_parentid[body]) in moving or group in moving:
+            moving.add(body)
+            heaviest = float(model.body_mass[links.get(group, 0)])
+            if model.body(body).name and model.body_mass[body] > heaviest:
+                links[group] = body
+    found += [ProposedTarget(f'body/{model.body(body).name}/inertia') for body in links.values()]
+    return tuple(found)
 
 
 def most_of(model: mujoco.MjModel, dof: int, kp: float, kv: float) -> dict[str, float]:
@@ -661,7 +726,10 @@ def after_steps(
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
-    lost = said.verdict_kind is VerdictKind.NOT_EXCITED
+    # An interval that is wider than ±25 % tells still what size a value has.
+    lost = said.verdict_kind is VerdictKind.NOT_EXCITED and not said.half < max(
+        abs(said.value), abs(said.nominal)
+    )
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
     if lost or (last and not said.nominal):
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)
