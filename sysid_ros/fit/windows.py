@@ -500,12 +500,11 @@ def solve_in_windows(
         The last stage from whose end motion could still be predicted; None where there is none.
     """
     cutter = Cutter(residuals)
-    every = sum(run.sequence.duration for run in residuals.runs)
     now = time.monotonic()
     deadline = now + 0.5 * (context.settings.deadline - now)
     early = dataclasses.replace(context.settings, promised=PROMISED, deadline=deadline)
     best: GrownWindows | None = None
-    seconds, roughness = SHORTEST, math.inf
+    seconds = SHORTEST
     while seconds <= cutter.longest and (best is None or time.monotonic() < deadline):
         windows = cutter.cut(seconds, few=True)
         if windows is not None:
@@ -513,18 +512,13 @@ def solve_in_windows(
             grown = _grown(context, residuals, windows, seconds, start, best, early)
             if grown is None:
                 break
-            best, roughness = grown, math.inf
-            # A look at whole trajectories is worth it where it takes less than that stage.
-            if grown.residuals.evaluations * seconds > 2 * every:
-                roughness = roughness_at(residuals, grown.solution.x[: len(start)], len(start))
-                if roughness <= ROUGH:
-                    break
+            best = grown
         seconds *= 2
     if best is None:
         return None
-    if math.isinf(roughness):
-        roughness = roughness_at(residuals, best.solution.x[: len(start)], len(start))
-    return best._replace(leads=roughness <= LOST)
+    count = len(start)
+    leads = roughness_at(residuals, best.solution.x[:count], count) <= LOST
+    return best._replace(leads=leads)
 
 
 def with_every_window(
