@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 _STEP = float(np.finfo(np.float64).eps) ** 0.25
 #: Moves are made to follow a curve by so many of Gauss and Newton's steps at most.
 _CORRECTIONS = 5
-#: Delays and noise are found anew at most so often; two to five times settled them on ten arms.
+#: Delays and noise are found anew at most so often; three to seven times settled them on nine arms.
 _ROUNDS = 20
 
 
