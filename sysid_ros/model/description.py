@@ -202,6 +202,11 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
     for compiler in extension.findall('compiler'):
         extension.remove(compiler)
     ET.SubElement(extension, 'compiler', _COMPILER)
+    links = {link.get('name') for link in robot.iterfind('link')}
+    if _WORLD not in links and any(
+        parent.get('link') == _WORLD for parent in robot.iterfind('joint/parent')
+    ):
+        ET.SubElement(robot, 'link', name=_WORLD)  # some readers of URDF know it without
     try:
         spec = mujoco.MjSpec.from_string(ET.tostring(robot, encoding='unicode'))
         for geom in spec.geoms:
@@ -283,13 +288,19 @@ def _carries_mass(body: mujoco.MjsBody) -> bool:
 
 
 def _mended(spec: mujoco.MjSpec) -> list[str]:
-    """Return the names of the links whose inertia the compiler replaces."""
+    """Return the names of the links whose inertia is replaced: here, or by the compiler."""
+    indefinite = [b for b in spec.bodies if b.explicitinertial and _moments(b)[0] < 0]
+    for body in indefinite:
+        # The compiler refuses such a matrix. Its trace stays; a ball has the same about each axis.
+        body.inertia = np.full(3, max(_moments(body).mean(), 0.0))
+        body.fullinertia = np.full(6, np.nan)
     model = spec.copy().compile()
     bodies = [body for body in spec.bodies if body.explicitinertial]
     return [
         body.name
         for body in bodies
-        if not np.allclose(np.sort(model.body(body.name).inertia), _moments(body), rtol=SAME)
+        if body in indefinite
+        or not np.allclose(np.sort(model.body(body.name).inertia), _moments(body), rtol=SAME)
     ]
 
 
