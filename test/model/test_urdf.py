@@ -110,14 +110,27 @@ def test_what_cannot_be_simulated_is_mended_and_told() -> None:
     assert not model.jnt_actfrclimited[model.joint('pan').id]
 
 
-def test_a_floating_joint_below_the_world_moves_the_robot(tmp_path: Path) -> None:
+def test_an_inertia_with_a_negative_moment_becomes_that_of_a_ball() -> None:
+    inertia = '<inertia ixx="3" iyy="2" izz="1" ixy="3" ixz="0" iyz="0"/>'
+    link = f'<link name="a"><inertial><mass value="1"/>{inertia}</inertial></link>'
+    found = convert(
+        f'<robot name="r"><link name="base"/>{link}'
+        '<joint name="j" type="continuous"><parent link="base"/><child link="a"/></joint>'
+        '</robot>',
+        Path('robot.urdf'),
+    )
+    assert 'so each got another: a.' in ' '.join(found.notes)
+    model = mujoco.MjModel.from_xml_string(found.mjcf)
+    np.testing.assert_allclose(model.body('a').inertia, 2.0)
+
+
+@pytest.mark.parametrize('world', ['<link name="world"/>', ''])
+def test_a_floating_joint_below_the_world_moves_the_robot(tmp_path: Path, world: str) -> None:
     path = tmp_path / 'robot.urdf'
     text = (DATA / 'bare.urdf').read_text()
     assert load_model(DATA / 'bare.urdf').nv == 1
     joint = '<joint name="root" type="floating"><parent link="world"/><child link="base"/></joint>'
-    path.write_text(
-        text.replace('<link name="base"/>', f'<link name="world"/><link name="base"/>{joint}')
-    )
+    path.write_text(text.replace('<link name="base"/>', f'{world}<link name="base"/>{joint}'))
     assert load_model(path).nv == 7
     assert not any('stands still' in note for note in read_description(path).notes)
 
