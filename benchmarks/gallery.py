@@ -26,14 +26,20 @@ import signal
 import subprocess
 import threading
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from shared.common import DATA, ROOT, AnyOf, Floats, Table, run
+from shared.linear import Log, cut_off, follow, joined, regression, smooth, torques
 
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.model.loading import compile_spec, fitted_model, read_model
+from sysid_ros.model.targets import resolve
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import find
 
@@ -84,7 +90,7 @@ def tx40(source: Path, folder: Path) -> str:
     return 'URDF as published; motor positions and currents through the gears of the source.'
 
 
-def _tiago(source: Path, folder: Path, effort: str, scale: ArrayLike) -> None:
+def _tiago(source: Path, folder: Path, effort: str, scale: ArrayLike = 1.0) -> None:
     """Prepare 60 s of torso and arm of a TIAGo, with efforts times a scale."""
     source = source / 'figaroh-examples/examples/tiago'
     shutil.copy(source / 'urdf/tiago_48_schunk.urdf', folder / 'tiago.urdf')
@@ -98,7 +104,29 @@ def _tiago(source: Path, folder: Path, effort: str, scale: ArrayLike) -> None:
         | _columns(joints, '_velocity', velocity)
         | _columns(joints, effort, current * scale)
     )
+    if np.ndim(scale):
+        # The source's program adds the weight of all that the torso lifts to its effort.
+        columns[f'{joints[0]}{effort}'] += _weight(folder / 'tiago.urdf', 'torso_lift_link')
     _thirds(folder, read[0][921:6791, 0], columns)
+
+
+def _weight(urdf: Path, link: str) -> float:
+    """Return the weight of a link and all that it carries, N."""
+    robot = ET.parse(urdf).getroot()  # noqa: S314 (a file of the user's)
+    masses = {
+        body.get('name'): float(mass.get('value', 0))
+        for body in robot.iter('link')
+        for mass in body.findall('inertial/mass')
+    }
+    below = [
+        [joint.find(end).get('link') for end in ('parent', 'child')]  # type: ignore[union-attr]
+        for joint in robot.findall('joint')
+    ]
+
+    def mass(name: str | None) -> float:
+        return masses.get(name, 0.0) + sum(mass(child) for parent, child in below if parent == name)
+
+    return 9.81 * mass(link)
 
 
 def tiago(source: Path, folder: Path) -> str:
@@ -109,13 +137,13 @@ def tiago(source: Path, folder: Path) -> str:
 
 def tiago_current(source: Path, folder: Path) -> str:
     """Prepare TIAGo with currents that are called so."""
-    _tiago(source, folder, '_current', 1.0)
+    _tiago(source, folder, '_current')
     return 'URDF as published; efforts of the source are currents, and are called so.'
 
 
 def tiago_effort(source: Path, folder: Path) -> str:
     """Prepare TIAGo as its topic has it: currents that are called efforts."""
-    _tiago(source, folder, '_effort', 1.0)
+    _tiago(source, folder, '_effort')
     return 'URDF and log as published: efforts are currents, which no name says.'
 
 
@@ -225,18 +253,50 @@ def servo(data: Path, folder: Path) -> str:
     return 'MJCF as published; half turns to radians; every fourth run is held out.'
 
 
-#: Robots of --clones, and those of --data.
-CLONES: dict[str, Callable[[Path, Path], str]] = {
-    'tx40': tx40,
-    'tiago': tiago,
-    'tiago_current': tiago_current,
-    'tiago_effort': tiago_effort,
-    'airbot': airbot,
-    'dp': dp,
-    'sp': sp,
+class Robot(NamedTuple):
+    """A robot of the gallery.
+
+    Attributes:
+        prepare: Writes its folder from the one with all clones or data, and says how.
+        joints: Of the model, where efforts were measured, …
+        positions: … their columns, …
+        efforts: … and those of their efforts.
+        currents: Whether efforts are currents.
+        own: Whether its data are in --data.
+    """
+
+    prepare: Callable[[Path, Path], str]
+    joints: tuple[str, ...] = ()
+    positions: tuple[str, ...] = ()
+    efforts: tuple[str, ...] = ()
+    currents: bool = False
+    own: bool = False
+
+
+def _numbered(text: str, count: int = 6) -> tuple[str, ...]:
+    return tuple(f'{text}{number}' for number in range(1, count + 1))
+
+
+def _of(joints: Sequence[str], kind: str) -> tuple[str, ...]:
+    return tuple(f'{joint}_{kind}' for joint in joints)
+
+
+_TX40 = _numbered('joint_')
+_TIAGO = ('torso_lift_joint', *(f'arm_{number}_joint' for number in range(1, 8)))
+_BY_NAME = _TIAGO, _of(_TIAGO, 'position')
+ROBOTS: dict[str, Robot] = {
+    'tx40': Robot(tx40, _TX40, _of(_TX40, 'position'), _of(_TX40, 'effort')),
+    'tiago': Robot(tiago, *_BY_NAME, _of(_TIAGO, 'effort')),
+    'tiago_current': Robot(tiago_current, *_BY_NAME, _of(_TIAGO, 'current'), currents=True),
+    'tiago_effort': Robot(tiago_effort, *_BY_NAME, _of(_TIAGO, 'effort'), currents=True),
+    'airbot': Robot(airbot, _numbered('joint'), _numbered('q'), _numbered('tau')),
+    'dp': Robot(dp, _numbered('Joint', 2), _numbered('pos_meas', 2), _numbered('tau_meas', 2)),
+    'sp': Robot(sp, ('Joint_1',), ('position',), ('torque',)),
+    'so101': Robot(so101, own=True),
+    'go2': Robot(go2, own=True),
+    'servo': Robot(servo, own=True),
 }
-OWN: dict[str, Callable[[Path, Path], str]] = {'so101': so101, 'go2': go2, 'servo': servo}
-ROBOTS = AnyOf((*CLONES, *OWN))
+NAMES = AnyOf(ROBOTS)
 
 
 def prepare(
@@ -244,7 +304,7 @@ def prepare(
     data: Path = DATA,
     clones: Path = ROOT.parent / 'real',
     scratch: Path = Path('gallery'),
-    robots: AnyOf = ROBOTS,
+    robots: AnyOf = NAMES,
 ) -> None:
     """Write a folder for each robot whose recordings are there: its model, and recordings."""
     for name in robots:
@@ -252,7 +312,8 @@ def prepare(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
-            text = CLONES[name](clones, folder) if name in CLONES else OWN[name](data, folder)
+            robot = ROBOTS[name]
+            text = robot.prepare(data if robot.own else clones, folder)
             if name == 'so101':
                 _more_so101(clones, folder / 'more', data / 'so101/bags')
         except FileNotFoundError as err:
@@ -296,7 +357,7 @@ def _spent(folder: Path, *words: str) -> Spent:
     return Spent(child.returncode, spent, time.monotonic() - begun, said)
 
 
-def calibrations(*, scratch: Path = Path('gallery'), robots: AnyOf = ROBOTS) -> None:
+def calibrations(*, scratch: Path = Path('gallery'), robots: AnyOf = NAMES) -> None:
     """Run both commands of the README in each robot's folder, as they are."""
     table = Table('robot:13s', 'init:4d', 's:5.0f', 'calibrate:4d', 's:5.0f', 'standing:s')
     for name in robots:
@@ -326,5 +387,135 @@ def _result(folder: Path) -> CalibrationResult | None:
     return None
 
 
+class Score(NamedTuple):
+    """Held-out errors of (k,) joints; not a number where there is none."""
+
+    unit: str
+    nominal: Floats
+    baseline: Floats
+    ours: Floats
+
+
+def _model_of(folder: Path) -> Path:
+    return next(iter((*folder.glob('*.xml'), *folder.glob('*.urdf'))))
+
+
+def _rms(apart: Floats) -> Floats:
+    return np.asarray(np.sqrt(np.nanmean(apart**2, axis=0)))
+
+
+def _by_torques(robot: Robot, folder: Path, result: CalibrationResult | None) -> Score:
+    """Compare torques along the smoothed motion, without any code of the package for it."""
+
+    def logs(role: str) -> list[Log]:
+        tables = [
+            np.genfromtxt(path, delimiter=',', names=True)
+            for path in sorted(folder.glob(f'{role}*.csv'))
+        ]
+        return [
+            Log(
+                table['time'],
+                *(
+                    np.column_stack([table[c] for c in columns])
+                    for columns in (robot.positions, robot.efforts)
+                ),
+            )
+            for table in tables
+        ]
+
+    frequency = cut_off(logs('train'))
+    train, unseen = (
+        joined([smooth(log, frequency) for log in logs(role)]) for role in ('train', 'validate')
+    )
+    path = _model_of(folder)
+    model = compile_spec(read_model(path).spec, path)
+    linear = regression(model, robot.joints, train, unseen, currents=robot.currents)
+    nominal = torques(model, robot.joints, unseen)
+    ours = np.full_like(nominal, np.nan)
+    if result is not None:
+        values = [
+            (target, parameter.value)
+            for parameter in result.parameters
+            for text in parameter.targets
+            if not text.startswith(('actuator/', 'sensor/', 'sequence/'))
+            for target in resolve(text, model)
+        ]
+        told = {t: p.value for p in result.parameters for t in p.targets}
+        ours = torques(fitted_model(path, values), robot.joints, unseen)
+        for place, joint in enumerate(robot.joints):
+            name = next(
+                (
+                    s
+                    for s in (f'{joint}_effort', f'{joint}_torque')
+                    if any(t.startswith(f'sensor/{s}/') for t in told)
+                ),
+                '',
+            )
+            ours[:, place] *= told.get(f'sensor/{name}/gain', 1.0)
+            ours[:, place] += told.get(f'sensor/{name}/bias', 0.0)
+    return Score('N·m', *(_rms(found - unseen.effort) for found in (nominal, linear, ours)))
+
+
+def _told_positions(path: Path) -> Log:
+    """Read positions and their commands; of these the ones at the times of positions."""
+    topics = {topic.topic: topic for topic in read_bag(path).topics}
+    parts = []
+    for name in ('/joint_states', '/joint_commands'):
+        position = next(field for field in topics[name].fields if field.name == 'position')
+        parts.append((1e-9 * np.array(topics[name].header_ns, dtype=float), position))
+    (times, seen), (told_at, told) = parts
+    order = [told.labels.index(label) for label in seen.labels]
+    rows = np.maximum(np.searchsorted(told_at, times, side='right') - 1, 0)
+    return Log(times, seen.values, told.values[rows][:, order])
+
+
+def _by_motion(folder: Path, result: CalibrationResult | None) -> Score:
+    """Compare positions of whole recordings with joints that follow their commands late."""
+    train, unseen = (
+        [_told_positions(path) for path in sorted(folder.glob(f'{role}*'))]
+        for role in ('train', 'validate')
+    )
+    baseline = follow(train, unseen)
+    nominal, ours = np.full((2, len(baseline)), np.nan)
+    if result is not None:
+        errors = [e for e in result.errors if e.role == 'validate' and e.unit == 'rad']
+        nominal, ours = np.array([[e.before, e.after] for e in errors]).T
+    return Score('mrad', 1e3 * nominal, 1e3 * baseline, 1e3 * ours)
+
+
+def table(*, scratch: Path = Path('gallery'), robots: AnyOf = NAMES) -> None:
+    """Print what the runs in the robots' folders came to, as tables for the page."""
+    print('| robot | s | standing | ours / nominal | baseline / nominal | failed checks |')
+    print('|---|---|---|---|---|---|')
+    scores = {}
+    for name in robots:
+        folder = scratch / name
+        if not (folder / 'run.json').exists():
+            continue
+        ran = [Spent(*one) for one in json.loads((folder / 'run.json').read_text()).values()]
+        result = _result(folder)
+        by = partial(_by_torques, ROBOTS[name]) if ROBOTS[name].joints else _by_motion
+        score = scores[name] = by(folder, result)
+        shares = [_share(part / score.nominal) for part in (score.ours, score.baseline)]
+        failed, standing = [], 'none'
+        if result is not None:
+            checks = (*result.gate, *result.reservations)
+            failed = [check.name for check in checks if not check.passed]
+            standing = result.standing.value
+        seconds = ' + '.join(f'{spent.processor:.0f}' for spent in ran)
+        print(f'| {name} | {seconds} | {standing} | {" | ".join(shares)} | {", ".join(failed)} |')
+    for name, score in scores.items():
+        print(f'\n| {name}, {score.unit} | {" | ".join("" for _ in score.nominal)} |')
+        print(f'|---|{"---|" * len(score.nominal)}')
+        for title in ('nominal', 'baseline', 'ours'):
+            cells = [f'{value:.3g}' for value in getattr(score, title)]
+            print(f'| {title} | {" | ".join(cells)} |')
+
+
+def _share(ratios: Floats) -> str:
+    """Return the geometric mean of ratios, %."""
+    return f'{100 * np.exp(np.mean(np.log(ratios))):.0f} %'
+
+
 if __name__ == '__main__':
-    run(__doc__, prepare, calibrations)
+    run(__doc__, prepare, calibrations, table)
