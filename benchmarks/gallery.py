@@ -226,8 +226,9 @@ def _more_so101(clones: Path, folder: Path, known: Path) -> None:
 def go2(data: Path, folder: Path) -> str:
     """Prepare 23 s of a chirp on twelve joints of a Go2 that hangs in the air, 200 Hz."""
     text = (data / 'go2_iit/go2.xml').read_text('utf-8')
-    # It hangs: the trunk does not move.
-    (folder / 'go2.xml').write_text(re.sub(r'<freejoint ?/>', '', text), 'utf-8')
+    # It hangs: the trunk does not move, and poses that say where it is have no place.
+    held = re.sub(r'<freejoint ?/>|<keyframe>.*?</keyframe>', '', text, flags=re.DOTALL)
+    (folder / 'go2.xml').write_text(held, 'utf-8')
     joints = re.findall(r'<motor [^>]*joint="(\w+)"', text)
     log = np.load(data / 'go2_iit/traj_0.npz')
     columns = {
