@@ -202,11 +202,7 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
     for compiler in extension.findall('compiler'):
         extension.remove(compiler)
     ET.SubElement(extension, 'compiler', _COMPILER)
-    links = {link.get('name') for link in robot.iterfind('link')}
-    if _WORLD not in links and any(
-        parent.get('link') == _WORLD for parent in robot.iterfind('joint/parent')
-    ):
-        ET.SubElement(robot, 'link', name=_WORLD)  # some readers of URDF know it without
+    _declare_world(robot)
     try:
         spec = mujoco.MjSpec.from_string(ET.tostring(robot, encoding='unicode'))
         for geom in spec.geoms:
@@ -227,6 +223,13 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
         names = listed(mended)
         notes.append(f'No body has the inertia of these links, so each got another: {names}.')
     return Description(path, exact_xml(spec), text, tuple(notes))
+
+
+def _declare_world(robot: ET.Element) -> None:
+    """Add the link of the world where a joint needs it: some readers of URDF know it without."""
+    needed = robot.find(f"joint/parent[@link='{_WORLD}']") is not None
+    if needed and robot.find(f"link[@name='{_WORLD}']") is None:
+        ET.SubElement(robot, 'link', name=_WORLD)
 
 
 def _notes(spec: mujoco.MjSpec, robot: ET.Element, absent: dict[str, str]) -> list[str]:
