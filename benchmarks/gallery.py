@@ -33,15 +33,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import yaml
 from numpy.typing import ArrayLike
 from shared.common import DATA, ROOT, AnyOf, Floats, Table, run
-from shared.linear import Log, cut_off, follow, joined, regression, smooth, torques
+from shared.drawing import draw, worst
+from shared.linear import Log, cut_offs, follow, joined, regression, smooth, torques
 
 from sysid_ros.bags.reader import read_bag
+from sysid_ros.config.files import load_calibration
+from sysid_ros.fit.observer import Nobody
 from sysid_ros.model.loading import compile_spec, fitted_model, read_model
 from sysid_ros.model.targets import resolve
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import find
+from sysid_ros.simulation.prediction import predict
+from sysid_ros.workflows.problem import load
 
 #: Motions of the hobby arm that are held out: the fastest, and one from pose to pose.
 _HELD_OUT = ('chirp_sweep', 'random_waypoints')
@@ -424,37 +430,51 @@ def _by_torques(robot: Robot, folder: Path, result: CalibrationResult | None) ->
             for table in tables
         ]
 
-    frequency = cut_off(logs('train'))
-    train, unseen = (
-        joined([smooth(log, frequency) for log in logs(role)]) for role in ('train', 'validate')
-    )
     path = _model_of(folder)
     model = compile_spec(read_model(path).spec, path)
-    linear = regression(model, robot.joints, train, unseen, currents=robot.currents)
-    nominal = torques(model, robot.joints, unseen)
-    ours = np.full_like(nominal, np.nan)
+    tried = []
+    for frequency in cut_offs(logs('train')):
+        train, unseen = (
+            joined([smooth(log, frequency) for log in logs(role)]) for role in ('train', 'validate')
+        )
+        found = regression(model, robot.joints, train, unseen, currents=robot.currents)
+        left = _rms(found[0] - train.effort) / train.effort.std(axis=0)
+        tried.append((left.mean(), frequency, unseen, found[1]))
+    # That which leaves least of what was fitted.
+    _, frequency, unseen, linear = min(tried, key=lambda one: one[0])
+    mapping = folder / 'mapping.yaml'
+    pairs = yaml.safe_load(mapping.read_text('utf-8'))['sensors'] if mapping.exists() else {}
+    told, values = {}, []
     if result is not None:
+        told = {
+            text: parameter.value for parameter in result.parameters for text in parameter.targets
+        }
         values = [
-            (target, parameter.value)
-            for parameter in result.parameters
-            for text in parameter.targets
+            (target, value)
+            for text, value in told.items()
             if not text.startswith(('actuator/', 'sensor/', 'sequence/'))
             for target in resolve(text, model)
         ]
-        told = {t: p.value for p in result.parameters for t in p.targets}
-        ours = torques(fitted_model(path, values), robot.joints, unseen)
-        for place, joint in enumerate(robot.joints):
-            name = next(
-                (
-                    s
-                    for s in (f'{joint}_effort', f'{joint}_torque')
-                    if any(t.startswith(f'sensor/{s}/') for t in told)
-                ),
-                '',
+
+    def read(found: Floats, told: Mapping[str, float]) -> Floats:
+        """Return what efforts are read as."""
+        parts = []
+        for joint, own in zip(robot.joints, found.T, strict=True):
+            names = [f'{joint}_effort', f'{joint}_torque']
+            scale = next((pairs[name].get('scale', 1.0) for name in names if name in pairs), 1.0)
+            gain, bias = (
+                next((told[t] for n in names if (t := f'sensor/{n}/{kind}') in told), usual)
+                for kind, usual in (('gain', 1.0), ('bias', 0.0))
             )
-            ours[:, place] *= told.get(f'sensor/{name}/gain', 1.0)
-            ours[:, place] += told.get(f'sensor/{name}/bias', 0.0)
-    return Score('N·m', *(_rms(found - unseen.effort) for found in (nominal, linear, ours)))
+            parts.append((gain * own + bias) / scale)
+        return np.column_stack(parts)
+
+    nominal = read(torques(model, robot.joints, unseen), {})
+    ours = np.full_like(nominal, np.nan)
+    if result is not None:
+        ours = read(torques(fitted_model(path, values), robot.joints, unseen), told)
+    unit = 'A' if robot.currents else 'N·m'
+    return Score(unit, *(_rms(found - unseen.effort) for found in (nominal, linear, ours)))
 
 
 def _told_positions(path: Path) -> Log:
@@ -484,8 +504,32 @@ def _by_motion(folder: Path, result: CalibrationResult | None) -> Score:
     return Score('mrad', 1e3 * nominal, 1e3 * baseline, 1e3 * ours)
 
 
-def table(*, scratch: Path = Path('gallery'), robots: AnyOf = NAMES) -> None:
-    """Print what the runs in the robots' folders came to, as tables for the page."""
+def _of_more(folder: Path, result: CalibrationResult) -> Score:
+    """Predict recordings that neither command was told of, as `_by_motion`."""
+    train, unseen = (
+        [_told_positions(path) for path in sorted(folder.glob(pattern))]
+        for pattern in ('train*', 'more/*.csv')
+    )
+    bags = [{'path': str(folder / 'more' / '*.csv'), 'role': 'validate'}]
+    problem = load(load_calibration(folder / 'calibration.yaml', {'bags': bags}), Nobody())
+    values = {parameter.name: parameter.value for parameter in result.parameters}
+    sequences = problem.sequences('validate')
+    found = []
+    for known in ({}, values):
+        x = np.array([known.get(u.name, u.nominal) for u in problem.parameters])
+        runs = predict(problem.spec, sequences, problem.parameters, x)
+        apart = [
+            run.channels[0][0] - own.measurements[0].data
+            for own, run in zip(sequences, runs, strict=True)
+        ]
+        found.append(1e3 * _rms(np.concatenate(apart)))
+    return Score('mrad', found[0], 1e3 * follow(train, unseen), found[1])
+
+
+def table(
+    *, scratch: Path = Path('gallery'), robots: AnyOf = NAMES, draw_all: bool = False
+) -> None:
+    """Print what the runs in the robots' folders came to, and draw the worst held-out signals."""
     print('| robot | s | standing | ours / nominal | baseline / nominal | failed checks |')
     print('|---|---|---|---|---|---|')
     scores = {}
@@ -503,6 +547,11 @@ def table(*, scratch: Path = Path('gallery'), robots: AnyOf = NAMES) -> None:
             checks = (*result.gate, *result.reservations)
             failed = [check.name for check in checks if not check.passed]
             standing = result.standing.value
+            if (folder / 'more').is_dir():
+                scores[f'{name}, more'] = _of_more(folder, result)
+            if draw_all:
+                units = {'rad'} if score.unit == 'mrad' else {plot.unit for plot in result.plots}
+                draw(worst(result, units), ROOT / 'docs' / 'images' / f'gallery-{name}.webp')
         seconds = ' + '.join(f'{spent.processor:.0f}' for spent in ran)
         print(f'| {name} | {seconds} | {standing} | {" | ".join(shares)} | {", ".join(failed)} |')
     for name, score in scores.items():

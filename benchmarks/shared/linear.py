@@ -18,8 +18,8 @@ import numpy as np
 from scipy.signal import butter, sosfiltfilt
 from shared.common import Floats
 
-#: The cut-off is so many times the frequency below which a share of the velocities' power is.
-_TIMES, _SHARE = 10.0, 0.9
+#: Cut-offs are so many times the frequency below which a share of the velocities' power is.
+_TIMES, _SHARE = (3.0, 5.0, 10.0), 0.9
 #: Samples in each period of the cut-off.
 _SAMPLES = 10
 #: Dry friction turns around within this velocity, rad/s (m/s).
@@ -54,8 +54,8 @@ def _evenly(times: Floats, values: Floats) -> tuple[float, Floats]:
     return period, np.column_stack([np.interp(even, times, column) for column in values.T])
 
 
-def cut_off(logs: Sequence[Log]) -> float:
-    """Return the cut-off for logs by the median of their joints, Hz."""
+def cut_offs(logs: Sequence[Log]) -> list[float]:
+    """Return the cut-offs that are tried for logs, by the median of their joints, Hz."""
     found = []
     for log in logs:
         period, positions = _evenly(log.times, log.positions)
@@ -65,7 +65,8 @@ def cut_off(logs: Sequence[Log]) -> float:
         share = np.cumsum(power, axis=0) / np.maximum(power.sum(0), np.finfo(float).tiny)
         places = np.argmax(share >= _SHARE, axis=0)
         found += list(np.fft.rfftfreq(len(velocities), period)[places])
-    return _TIMES * float(np.sort(found)[(len(found) - 1) // 2])  # noise makes it too high
+    median = float(np.sort(found)[(len(found) - 1) // 2])
+    return [times * median for times in _TIMES]
 
 
 def smooth(log: Log, frequency: float) -> Motion:
@@ -146,14 +147,14 @@ def _solved(matrix: Floats, values: Floats) -> Floats:
 
 def regression(
     model: mujoco.MjModel, joints: Sequence[str], train: Motion, unseen: Motion, *, currents: bool
-) -> Floats:
-    """Return the (m, k) efforts of a motion that was not fitted.
+) -> tuple[Floats, Floats]:
+    """Return the (m, k) efforts of both motions by a fit to the first.
 
     Args:
         model: Its torques are where the regression starts; without its friction.
         joints: Of the columns.
         train: What is fitted.
-        unseen: What is predicted.
+        unseen: What is not.
         currents: Whether efforts have an unknown scale each.
     """
     bare = model.__copy__()
@@ -198,7 +199,8 @@ def regression(
         values = (train.effort - scale * nominal[0]) / left
         x = _solved(matrix.reshape(-1, matrix.shape[-1]), values.ravel())
         scale, before = scales(nominal[0] + links[0] @ x[: links[0].shape[-1]]), scale
-    return np.asarray(before * nominal[1] + stacked(before, 1) @ x)
+    first, second = (np.asarray(before * nominal[k] + stacked(before, k) @ x) for k in (0, 1))
+    return first, second
 
 
 def follow(train: Sequence[Log], unseen: Sequence[Log]) -> Floats:
