@@ -461,7 +461,8 @@ def _by_torques(robot: Robot, folder: Path, result: CalibrationResult | None) ->
         parts = []
         for joint, own in zip(robot.joints, found.T, strict=True):
             names = [f'{joint}_effort', f'{joint}_torque']
-            scale = next((pairs[name].get('scale', 1.0) for name in names if name in pairs), 1.0)
+            missing = np.nan if pairs else 1.0
+            scale = next((pairs[n].get('scale', 1.0) for n in names if n in pairs), missing)
             gain, bias = (
                 next((told[t] for n in names if (t := f'sensor/{n}/{kind}') in told), usual)
                 for kind, usual in (('gain', 1.0), ('bias', 0.0))
@@ -558,13 +559,14 @@ def table(
         print(f'\n| {name}, {score.unit} | {" | ".join("" for _ in score.nominal)} |')
         print(f'|---|{"---|" * len(score.nominal)}')
         for title in ('nominal', 'baseline', 'ours'):
-            cells = [f'{value:.3g}' for value in getattr(score, title)]
+            values = getattr(score, title)
+            cells = ['\N{EN DASH}' if np.isnan(value) else f'{value:.3g}' for value in values]
             print(f'| {title} | {" | ".join(cells)} |')
 
 
 def _share(ratios: Floats) -> str:
     """Return the geometric mean of ratios, %."""
-    return f'{100 * np.exp(np.mean(np.log(ratios))):.0f} %'
+    return f'{100 * np.exp(np.nanmean(np.log(ratios))):.0f} %'
 
 
 if __name__ == '__main__':
