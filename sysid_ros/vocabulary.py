@@ -37,7 +37,7 @@ QUANTITIES = {
         ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos', 'theta']
     ),
     Quantity.VELOCITY: frozenset(
-        ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds']
+        ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qdot', 'qv', 'qvel', 'speed', 'speeds']
     ),
     Quantity.EFFORT: frozenset(['effort', 'efforts', 'torque', 'torques', 'tau']) | CURRENT | PWM,
 }

@@ -269,7 +269,8 @@ class EffortKind(enum.StrEnum):
 class AxisColumn(NamedTuple):
     """One column of a bag, (n,) in its units.
 
-    A command that is ``interpolated`` changes linearly from row to row; else it is held.
+    A command that is ``interpolated`` changes linearly from row to row; else it is held. All
+    columns of an ``unsigned`` field are magnitudes.
     """
 
     topic: str
@@ -279,13 +280,14 @@ class AxisColumn(NamedTuple):
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
     interpolated: bool = False
+    unsigned: bool = False
 
     @classmethod
     def of(cls, topic: TopicColumns, field: Field, label: str) -> AxisColumn:
         """Take a column of a topic."""
         values = field.values[:, field.labels.index(label)]
-        stamps = topic.receive_ns, topic.header_ns
-        return cls(topic.topic, field.name, label, *stamps, values, field.interpolated)
+        stamps, how = (topic.receive_ns, topic.header_ns), (field.interpolated,)
+        return cls(topic.topic, field.name, label, *stamps, values, *how, are_magnitudes(field))
 
     @property
     def name(self) -> str:

@@ -682,10 +682,14 @@ def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
     """Return what most joints of a bag are commanded and nothing in a model takes; None if nothing.
 
     Names of fields and topics tell it; where they do not, what follows the command best. A command
-    of positions may come with velocities that belong to it.
+    of positions may come with velocities that belong to it. Motors of a model lack nothing where
+    efforts were recorded: what was commanded beside them is between the robot and its controller.
     """
     axes = find_axes(bag)
-    efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
+    efforts = any(
+        Quantity.EFFORT in axis.columns and not axis.columns[Quantity.EFFORT].unsigned
+        for axis in axes
+    )
     if not takes_efforts(spec) or (spec.actuators and efforts):
         return None
     votes: Counter[Quantity] = Counter()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,7 +51,6 @@ from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, one_line
 from sysid_ros.model.loading import (
-    ActuatorKind,
     add_actuators,
     compile_spec,
     implied_actuators,
@@ -227,6 +226,7 @@ class _Reader:
             for row, guess in enumerate(self._found.guesses)
             if guess.joint >= 0
         }
+        self._told = any(self.command(row) is not None for row in self.placed)
 
     def _parts(self, row: int) -> tuple[RecordedJoint, Guess, ModelJoint]:
         guess = self._found.guesses[row]
@@ -282,7 +282,11 @@ class _Reader:
         return recorded.doubtful(hinge=joint.hinge)
 
     def _effort(self, row: int, column: AxisColumn) -> _Reading:
-        """Return how an effort is read: as a torque, or in the scale of the model's masses."""
+        """Return how an effort is read: as a torque, or in the scale of the model's masses.
+
+        The scale of what is no torque is asked for where commands say what drove the robot. Where
+        nothing else does, a fit finds it.
+        """
         _, guess, joint = self._parts(row)
         score = self._score(row, Choice.JOINT, Choice.SIGN)
         si = Quantity.EFFORT.unit(slide=not joint.hinge)
@@ -293,8 +297,11 @@ class _Reader:
             if scale != guess.sign:
                 score = min(score, self._score(row, Choice.EFFORT))
             if self._beside_currents(row):
-                score = min(score, EVEN)
                 notes.append('others of its message are no torques')
+                if self._told:
+                    score = min(score, EVEN)
+                elif kind is EffortKind.TORQUE:
+                    kind = EffortKind.CURRENT
             return _Reading(column, scale, 0.0, score, _join(notes), kind)
         scale = self._scorer.torque_per_unit(row, self._found)
         scale = scale if math.isfinite(scale) else guess.sign / times
@@ -304,7 +311,8 @@ class _Reader:
         if kind is EffortKind.TORQUE:
             kind, named = EffortKind.CURRENT, f'no torque in {si} but a current or the like'
         notes.append(f'{named}: {size}')
-        score = min(score, EVEN)
+        if self._told or column.unsigned:
+            score = min(score, EVEN)
         return _Reading(column, scale if known else 1.0, 0.0, score, _join(notes), kind)
 
     def _contradiction(self, row: int) -> float | None:
@@ -544,45 +552,23 @@ def summary(proposal: Proposal) -> dict[str, Any]:
 def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> Proposal:
     """Propose a mapping, where nothing in the model takes the commands to actuators that are added.
 
-    Where there are no commands, motors are driven by the efforts that were measured. Actuators that
-    are proposed are added to the spec that the file was parsed to.
+    Actuators that are proposed are added to the spec that the file was parsed to.
 
     Raises:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
         ModelError: The model does not compile.
     """
     quantity = lacking_quantity(spec, bag)
-    if spec.actuators and quantity is None:
+    if quantity is None:
         return propose(bag, compile_spec(spec, path))
     own = {actuator.name or '(unnamed)' for actuator in spec.actuators}
-    trial = with_all(spec, quantity or Quantity.EFFORT)
+    trial = with_all(spec, quantity)
     guessed = frozenset(implied_actuators(trial))
     found = propose(bag, compile_spec(trial, path), guessed=guessed)
-    pairs = found.pairs if quantity is not None else tuple(_by_efforts(found.pairs, spec))
-    add_actuators(spec, [pair.name for pair in pairs if pair.role is PairRole.ACTUATOR])
+    add_actuators(spec, [pair.name for pair in found.pairs if pair.role is PairRole.ACTUATOR])
     unmapped = tuple(
         item
         for item in found.unmapped
         if item.kind is not UnmappedKind.ACTUATOR or item.name not in guessed | own
     )
-    return dataclasses.replace(found, pairs=pairs, unmapped=unmapped)
-
-
-def _by_efforts(pairs: Iterable[ProposedPair], spec: mujoco.MjSpec) -> list[ProposedPair]:
-    """Let measured efforts drive motors; what drives the model is not compared with it."""
-    efforts = {
-        sensor.name: sensor.objname
-        for sensor in spec.sensors
-        if sensor.type == mujoco.mjtSensor.mjSENS_JOINTACTFRC
-    }
-    kept = [pair for pair in pairs if pair.name not in efforts]
-    reason = 'no commands in the bag: the effort that was measured drives the joint'
-    return kept + [
-        pair._replace(
-            role=PairRole.ACTUATOR,
-            name=f'{efforts[pair.name]}_{ActuatorKind.EFFORT}',
-            reason=f'{reason}; {pair.reason}',
-        )
-        for pair in pairs
-        if pair.name in efforts
-    ]
+    return dataclasses.replace(found, unmapped=unmapped)

@@ -298,21 +298,7 @@ class GateConfig(Section):
     significance: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.05, description='largest probability that the error fell by chance'
     )
-    allowed_verdicts: tuple[VerdictKind, ...] = Field(
-        default=(
-            VerdictKind.IDENTIFIED,
-            VerdictKind.AT_BOUND,
-            VerdictKind.CONFOUNDED,
-            VerdictKind.PRIOR_DOMINATED,
-            VerdictKind.MODEL_LIMITED,
-        ),
-        description='what may be said of a parameter',
-    )
     converged: bool = Field(default=True, description='whether the solver must have converged')
-    outer_bounds: bool = Field(
-        default=False,
-        description='whether a value may lie on a bound other than a natural zero, as of damping',
-    )
     sensor_growth: Annotated[float, Field(ge=0)] = Field(
         default=0.1, description="part by which one sensor's held-out error may grow"
     )

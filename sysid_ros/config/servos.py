@@ -16,7 +16,6 @@ from sysid_ros.config.schema import (
     Section,
     SegmentsConfig,
     StampChoice,
-    VerdictKind,
     explain,
 )
 
@@ -92,13 +91,8 @@ class ServoBagConfig(Section):
         return self
 
 
-#: Servos are used whatever the logs say of single coefficients; what they do not say is told. A
-#: simple law may be far better for some loads than for others: a comparison of laws shows that.
-_GATE = GateConfig(
-    allowed_verdicts=tuple(VerdictKind),
-    outer_bounds=True,
-    sequence_growth=30.0,
-)
+#: A simple law may be far better for some loads than for others: a comparison of laws shows that.
+_GATE = GateConfig(sequence_growth=30.0)
 
 
 class ServoFitConfig(Section):

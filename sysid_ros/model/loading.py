@@ -326,22 +326,12 @@ def _close(a: Any, b: Any, tolerance: float) -> bool:
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
-#: Which sensors measure a joint, directly or through its actuator.
-_OF_JOINTS = frozenset(
-    {
-        mujoco.mjtSensor.mjSENS_JOINTPOS,
-        mujoco.mjtSensor.mjSENS_JOINTVEL,
-        mujoco.mjtSensor.mjSENS_JOINTACTFRC,
-        mujoco.mjtSensor.mjSENS_ACTUATORPOS,
-        mujoco.mjtSensor.mjSENS_ACTUATORVEL,
-        mujoco.mjtSensor.mjSENS_ACTUATORFRC,
-    }
-)
-#: What is implied for each joint: the end of the sensor's name, and its type.
+#: What is implied for each joint: the end of the sensor's name and its type, and the types that
+#: measure the same, directly or through its actuator.
 _IMPLIED = {
-    'position': mujoco.mjtSensor.mjSENS_JOINTPOS,
-    'velocity': mujoco.mjtSensor.mjSENS_JOINTVEL,
-    'effort': mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+    'position': (mujoco.mjtSensor.mjSENS_JOINTPOS, mujoco.mjtSensor.mjSENS_ACTUATORPOS),
+    'velocity': (mujoco.mjtSensor.mjSENS_JOINTVEL, mujoco.mjtSensor.mjSENS_ACTUATORVEL),
+    'effort': (mujoco.mjtSensor.mjSENS_JOINTACTFRC, mujoco.mjtSensor.mjSENS_ACTUATORFRC),
 }
 #: Implied servos follow at 4 Hz, rad/s, as those of arms do, and ...
 _GUESSED_RATE = 2 * math.pi * 4.0
@@ -354,24 +344,27 @@ _MARK = 'implied by sysid_ros'
 
 
 def add_joint_sensors(spec: mujoco.MjSpec) -> None:
-    """Give a model whose joints no sensor measures the sensors ``<joint>_position`` and so on.
+    """Give each joint the sensors ``<joint>_position`` and so on that the model lacks.
 
     Models of robots come without sensors more often than not: simulators read positions from the
-    state. A model with any sensor of a joint is left as it is: its author chose. A model that is
-    written has none of these sensors, by which nothing moves.
+    state. A model that is written has none of these sensors, by which nothing moves.
     """
-    if any(sensor.type in _OF_JOINTS for sensor in spec.sensors):
-        return
+    driven = {actuator.name: actuator.target for actuator in spec.actuators}
+    there = {
+        (sensor.type, driven.get(sensor.objname, '') if by_actuator else sensor.objname)
+        for sensor in spec.sensors
+        for by_actuator in [sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR]
+    }
     taken = {sensor.name for sensor in spec.sensors}
     for joint in spec.joints:
         if not joint.name or joint.type not in SCALAR_JOINTS:
             continue
-        for end, kind in _IMPLIED.items():
+        for end, alike in _IMPLIED.items():
             name = f'{joint.name}_{end}'
-            if name not in taken:
+            if name not in taken and not there & {(kind, joint.name) for kind in alike}:
                 spec.add_sensor(
                     name=name,
-                    type=kind,
+                    type=alike[0],
                     objtype=mujoco.mjtObj.mjOBJ_JOINT,
                     objname=joint.name,
                     info=_MARK,

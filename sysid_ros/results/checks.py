@@ -517,7 +517,7 @@ def _motion(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
 # Conditions on values, and reservations
 
 
-def _bounds(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+def _bounds(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     outer = [
         f'{parameter.name} ({parameter.value:.3g} {parameter.unit}'.rstrip() + ')'
         for parameter in result.parameters
@@ -528,8 +528,7 @@ def _bounds(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
         'else the model lacks something.'
     )
     right = 'The data push against no bound but natural zeros.'
-    met = config.outer_bounds or not outer
-    yield _Seen('' if met else wrong, right, len(outer), 0, 'parameters')
+    yield _Seen(wrong if outer else '', right, len(outer), 0, 'parameters')
 
 
 def _is_absent(parameter: ParameterResult) -> bool:
@@ -547,15 +546,15 @@ def _asked(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
             )
 
 
-def _verdicts(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
-    allowed = config.allowed_verdicts
-    bad = [own for own in result.parameters if own.verdict_kind not in allowed]
+def _excited(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    kind = VerdictKind.NOT_EXCITED
+    blind = [own.name for own in result.parameters if own.verdict_kind is kind]
     wrong = (
-        f'{listed(f"{own.name} is {own.verdict}" for own in bad)}: leave that out of parameters, '
-        'fix it by a prior, record motion that determines it, or allow the verdict in '
-        'gate.allowed_verdicts.'
+        f'The recordings hardly tell {listed(blind)}: record motion that does, leave that out of '
+        'parameters, or give it a prior.'
     )
-    yield _Seen(wrong if bad else '', 'All verdicts are allowed.', len(bad), 0, 'parameters')
+    right = 'The recordings tell all parameters, or what they are confounded with.'
+    yield _Seen(wrong if blind else '', right, len(blind), 0, 'parameters')
 
 
 def _held_out(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
@@ -723,8 +722,8 @@ _REFUTING = (
 #: The others, which look at what the former leave of verdicts.
 _OTHERS = (
     _Rule('better than nominal', _better),
-    _Rule('inside bounds', _bounds, Action.WIDEN),
-    _Rule('verdicts', _verdicts, Action.EXCITE),
+    _Rule('inside bounds', _bounds, Action.WIDEN, Level.RESERVE),
+    _Rule('excited', _excited, Action.EXCITE, Level.RESERVE),
     _Rule('held out', _held_out, Action.RECORD, Level.RESERVE),
     _Rule('generalises', _generalises, level=Level.RESERVE),
     _Rule('motion ahead', _ahead, level=Level.RESERVE),

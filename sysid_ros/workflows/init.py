@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
@@ -35,7 +35,7 @@ from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import table_files
-from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, MappingConfig, Role, VerdictKind
 from sysid_ros.errors import (
     AlignmentError,
     BagError,
@@ -57,6 +57,7 @@ from sysid_ros.model.loading import (
     implied_sentence,
     read_model,
 )
+from sysid_ros.simulation.inverse import force_weights
 from sysid_ros.text import scalar
 from sysid_ros.vocabulary import SECOND_NS
 from sysid_ros.workflows.estimators import estimated
@@ -96,6 +97,10 @@ _MEANINGS = {
     'kv': 'Damping of the servos, N·m·s/rad.',
     'delay': 'From the stamp of a command to the servo, s: one for all.',
     'mass_scaled': 'What the last body weighs, kg, with the inertia of that: a tool or payload.',
+    'bias': 'What an effort reads beside the force: a cable, a zero, friction unlike by direction.',
+    'gain': 'What an effort reads for a force, as part of what its mapping says.',
+    'inertia': 'Mass, centre of mass and moments of each link; what the motion does not tell stays '
+    "near the model's.",
 }
 
 
@@ -127,7 +132,7 @@ class ProposedTarget:
     """What may be identified."""
 
     target: str
-    bounds: tuple[float, float]  # in the target's unit
+    bounds: tuple[float, float] | None = None  # in the target's unit; None for what physics allows
     name: str = ''  # of the one value that all elements of the target share; else empty
     left_out: str = ''  # why it is not identified; empty where it is
     note: str = ''  # what the first steps of a fit say; empty where it is simply identified
@@ -146,7 +151,9 @@ class ProposedTarget:
     @property
     def entry(self) -> dict[str, Any]:
         """The entry of ``parameters``."""
-        found: dict[str, Any] = {'target': self.target, 'bounds': list(self.bounds)}
+        found: dict[str, Any] = {'target': self.target}
+        if self.bounds:
+            found['bounds'] = list(self.bounds)
         if self.name:
             found = {'name': self.name, **found, 'shared': True}
         return found | ({'prior': {'std': self.deviation}} if self.deviation else {})
@@ -258,7 +265,7 @@ def propose_calibration(
     source = read_model(model, packages)
     spec = source.spec
     mapping = _mapping(spec, model, max(training, key=_seconds))
-    asked: Any = 'auto' if mapping is None else mapping_of(mapping)
+    asked: Literal['auto'] | MappingConfig = 'auto' if mapping is None else mapping_of(mapping)
     imply_actuators(spec, model, training[0], asked)
     compiled = compile_spec(spec, model)
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
@@ -283,10 +290,10 @@ def propose_calibration(
     speed = mujoco.mjtSensor.mjSENS_JOINTVEL
     others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
-    sensors = 'It has no sensors of its joints: position, velocity and effort of each are implied.'
+    lacks = listed(dict.fromkeys(name.rsplit('_', 1)[-1] for name in implied_sensors(spec)))
     notes = (
         *source.description.notes,
-        sensors if implied_sensors(spec) else '',
+        f'It has no sensors of {lacks} of its joints: these are implied.' if lacks else '',
         implied_sentence(spec),
         falling_base(compiled, measured),
     )
@@ -300,7 +307,11 @@ def propose_calibration(
         model_notes=tuple(filter(None, notes)),
         bags=bags,
         mapping=mapping,
-        targets=_targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts),
+        targets=(
+            _targets_of_forces(compiled, moved, measured, asked)
+            if _by_forces(compiled, reports)
+            else _targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts)
+        ),
         notes=(silent,) if still else (),
         questions=tuple(_questions(mapping, reports)),
         packages=packages,
@@ -490,6 +501,48 @@ def _targets(
     return tuple(targets)
 
 
+def _by_forces(model: mujoco.MjModel, reports: Sequence[Inspection]) -> bool:
+    """Whether efforts were measured, and no servo was told what to do."""
+    joints = [joint for found in reports for joint in found.joints]
+    told = any(joint.command and any(_servo(model, joint.name)[1:]) for joint in joints)
+    return not told and any(joint.effort for joint in joints)
+
+
+def _targets_of_forces(
+    model: mujoco.MjModel,
+    joints: Sequence[str],
+    sensors: Iterable[str],
+    mapping: Literal['auto'] | MappingConfig,
+) -> tuple[ProposedTarget, ...]:
+    """Return what acts on the forces of joints that move; physics alone bounds it.
+
+    Of the sensors that are mapped, those of efforts have offsets, and those of currents a scale. Of
+    links that are welded together the heaviest has the inertia of all.
+    """
+    found = [
+        ProposedTarget(f'joint/{joint}/{attribute}')
+        for attribute in ('armature', 'damping', 'frictionloss')
+        for joint in joints
+    ]
+    weights = force_weights(model)
+    efforts = [name for name in sensors if int(model.sensor(name).adr[0]) in weights]
+    found += [ProposedTarget(f'sensor/{name}/bias') for name in efforts]
+    if mapping != 'auto':
+        currents = [name for name in efforts if mapping.sensors[name].kind != EffortKind.TORQUE]
+        found += [ProposedTarget(f'sensor/{name}/gain') for name in currents]
+    moving = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
+    links: dict[int, int] = {}
+    for body in range(1, model.nbody):
+        group = int(model.body_weldid[body])
+        if int(model.body_parentid[body]) in moving or group in moving:
+            moving.add(body)
+            heaviest = float(model.body_mass[links.get(group, 0)])
+            if model.body(body).name and model.body_mass[body] > heaviest:
+                links[group] = body
+    found += [ProposedTarget(f'body/{model.body(body).name}/inertia') for body in links.values()]
+    return tuple(found)
+
+
 def most_of(model: mujoco.MjModel, dof: int, kp: float, kv: float) -> dict[str, float]:
     """Return attribute to the most of it that a joint may have, by its servo and the model."""
     data, whole = mujoco.MjData(model), np.zeros((model.nv, model.nv))
@@ -661,7 +714,10 @@ def after_steps(
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
-    lost = said.verdict_kind is VerdictKind.NOT_EXCITED
+    # An interval that is wider than ±25 % tells still what size a value has.
+    lost = said.verdict_kind is VerdictKind.NOT_EXCITED and not said.half < max(
+        abs(said.value), abs(said.nominal)
+    )
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
     if lost or (last and not said.nominal):
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)

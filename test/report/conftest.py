@@ -191,7 +191,9 @@ def rich_result() -> CalibrationResult:
         parameters=parameters,
         checks=(
             Check(name='held-out error', level=Level.FAIL, passed=True, text='17.4 to 1.07.'),
-            Check(name='verdicts', level=Level.FAIL, passed=True, text='All are allowed.'),
+            Check(
+                name='times', level=Level.FAIL, passed=True, text='No other delay explains more.'
+            ),
             Check(name='warning', level=Level.NOTE, passed=False, text='Two are confounded.'),
         ),
         held_out_before=17.42,

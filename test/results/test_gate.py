@@ -131,7 +131,7 @@ def test_conditions_say_what_was_measured_beside_its_limit() -> None:
     assert (worse.unit, worse.measured) == ('rad', pytest.approx(SIGMA, rel=0.05))
     assert worse.limit == pytest.approx(1.1 * 0.0737, rel=0.1)
     counted = {name for name, check in found.items() if (check.measured, check.limit) == (0, 0)}
-    assert counted == {'stable', 'live sensors', 'inside bounds', 'verdicts'}
+    assert counted == {'stable', 'live sensors', 'inside bounds', 'excited'}
 
 
 @pytest.mark.parametrize('change', [lost, frozen])
