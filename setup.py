@@ -62,7 +62,7 @@ ROS = (
 VIEWER = ('mujoco-core[rendering]>=4.0.1',)
 
 #: To read LeRobot datasets.
-PARQUET = ('pyarrow>=12.0',)
+PARQUET = ('pyarrow>=14.0',)
 
 #: To fit servos by trials.
 SERVO = ('cmaes>=0.10', 'optuna>=4.0')

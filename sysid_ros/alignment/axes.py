@@ -40,7 +40,7 @@ from sysid_ros.alignment.pairs import (
     topic_labels,
 )
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags import BagColumns, Field, Span, TopicColumns, UnreadTopic
 from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.vocabulary import (
@@ -270,7 +270,8 @@ class AxisColumn(NamedTuple):
     """One column of a bag, (n,) in its units.
 
     A command that is ``interpolated`` changes linearly from row to row; else it is held. All
-    columns of an ``unsigned`` field are magnitudes.
+    columns of an ``unsigned`` field are magnitudes. Positions that are no radians are parts of a
+    range, or may be.
     """
 
     topic: str
@@ -281,13 +282,23 @@ class AxisColumn(NamedTuple):
     values: NDArray[np.float64]
     interpolated: bool = False
     unsigned: bool = False
+    span: Span | None = None
 
     @classmethod
     def of(cls, topic: TopicColumns, field: Field, label: str) -> AxisColumn:
         """Take a column of a topic."""
         values = field.values[:, field.labels.index(label)]
-        stamps, how = (topic.receive_ns, topic.header_ns), (field.interpolated,)
-        return cls(topic.topic, field.name, label, *stamps, values, *how, are_magnitudes(field))
+        return cls(
+            topic.topic,
+            field.name,
+            label,
+            topic.receive_ns,
+            topic.header_ns,
+            values,
+            field.interpolated,
+            are_magnitudes(field),
+            field.spans.get(label),
+        )
 
     @property
     def name(self) -> str:
@@ -669,6 +680,12 @@ class RecordedJoint(NamedTuple):
         """Whether efforts are no torques by their name."""
         column = self.axis.columns.get(Quantity.EFFORT)
         return column is not None and column.kind is not EffortKind.TORQUE
+
+    @property
+    def span(self) -> Span | None:
+        """What positions are parts of, or may be; None where they are no parts."""
+        column = self.axis.columns.get(Quantity.POSITION)
+        return None if column is None else column.span
 
     @property
     def command_sign(self) -> int:

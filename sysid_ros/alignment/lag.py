@@ -236,12 +236,17 @@ def without_late(
 
 
 def only(measurements: Iterable[TimeSeries], keep: Callable[[str], bool]) -> tuple[TimeSeries, ...]:
-    """Return series with the sensors that are kept, those that have any."""
-    return tuple(
-        TimeSeries(series.times, series.data, kept)
-        for series in measurements
-        if (kept := {n: entry for n, entry in series.signal_mapping.items() if keep(n)})
-    )
+    """Return series with the columns of the sensors that are kept, those that have any."""
+    found = []
+    for series in measurements:
+        kept = {name: entry for name, entry in series.signal_mapping.items() if keep(name)}
+        if kept:
+            columns = [own for _, own in kept.values()]
+            places = np.split(np.arange(sum(map(len, columns))), np.cumsum([*map(len, columns)]))
+            mapping = {name: (kept[name][0], at) for name, at in zip(kept, places, strict=False)}
+            data = series.matrix[:, np.concatenate(columns)]
+            found.append(TimeSeries(series.times, data, mapping))
+    return tuple(found)
 
 
 def usual(interval: float) -> float:

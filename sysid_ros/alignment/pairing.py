@@ -116,6 +116,7 @@ def map_columns(
         leaders = find_leaders(bag)
         check_one_arm(bag, leaders, scalar_joints(model))
         found = _checked(bag, model, _ByName(bag, model, leaders).mapping())
+        _check_drives(bag, model, found.pairs, {})
         axes = _axes(bag, model, found.pairs)
         motion = make_motion(axes)
         reason = next(_contradictions(model, axes, motion), None)
@@ -130,9 +131,11 @@ def map_columns(
             bag, PairRole.ACTUATOR, mapping.actuators, actuator_names(model), [1] * model.nactuator
         ),
     ]
+    _check_drives(bag, model, pairs, mapping.actuators)
     if not mapping.sensors:
         raise AlignmentError(
-            f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
+            f'The mapping names no sensor, or none without a #; '
+            f'{nearest("", filter(None, sensor_names(model)))}.'
         )
     health, dead = [], _dead(bag)
     for pair in pairs:
@@ -148,6 +151,24 @@ def map_columns(
                 HealthFinding(bag.path.name, channel, FindingKind.DEAD_CHANNEL, 1, detail)
             )
     return _completed(bag, model, Mapping(tuple(pairs), (), tuple(health)), 'not in the mapping')
+
+
+def _check_drives(
+    bag: BagColumns, model: mujoco.MjModel, pairs: Iterable[Pair], said: dict[str, ChannelMapping]
+) -> None:
+    """Refuse currents and the like as forces of actuators where nobody says what a unit is."""
+    for pair in (pair for pair in pairs if pair.role is PairRole.ACTUATOR):
+        quantity = command_quantity(model, model.actuator(pair.name).id)
+        column = AxisColumn.of(topic_columns(bag, pair.topic), pair_columns(bag, pair), pair.label)
+        channel = said.get(pair.name)
+        kind = column.kind if channel is None or channel.kind == 'torque' else channel.kind
+        scaled = channel is not None and 'scale' in channel.model_fields_set
+        if quantity is Quantity.EFFORT and kind != 'torque' and not scaled:
+            raise AlignmentError(
+                f'Expected how many N·m (N) a unit of {column.name} is, a {kind} that drives '
+                f'actuator {pair.name!r}, found nothing: give it a scale in the mapping, from '
+                f'which actuator/{pair.name}/gear[0] may be identified; {_ADVICE}.'
+            )
 
 
 def _dead(bag: BagColumns) -> set[tuple[str, str, str]]:
@@ -630,6 +651,8 @@ def _contradictions(
     """Yield what cannot be right about pairs by names, which have no scales and offsets."""
     for axis in axes:
         column, joint = axis.columns.get(Quantity.POSITION), model.joint(axis.name)
+        if column is not None and column.span is not None:
+            yield f'{column.name} is in parts of its range or in degrees'
         if column is None or axis.commanded or not model.jnt_limited[joint.id]:
             continue
         low, high = (float(value) for value in joint.range)

@@ -69,7 +69,7 @@ _OF_ACTUATORS = {
 }
 
 
-def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
+def body_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
     """Find the field of each sensor that measures no joint, by its quantity and its name."""
     found = []
     kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
@@ -114,7 +114,7 @@ class ProposedPair(NamedTuple):
     """A sensor or actuator and the columns that it may be: ``scale × bag value + offset``.
 
     Labels are in the order of the sensor's values, the score from 0 to 1 is that of `propose`, and
-    an effort is of a kind.
+    an effort is of a kind. A question is what only the user knows.
     """
 
     role: PairRole
@@ -127,6 +127,7 @@ class ProposedPair(NamedTuple):
     score: float
     reason: str
     kind: EffortKind | None = None
+    question: str = ''
 
     @property
     def confident(self) -> bool:
@@ -156,6 +157,7 @@ class _Reading(NamedTuple):
     score: float
     reason: str
     kind: EffortKind | None = None
+    question: str = ''
 
 
 def propose(
@@ -188,7 +190,7 @@ def propose(
     }
     commands = {joint: reader.command(row) for row, joint in reader.placed.items()}
     _follow(readings, mechanism, axes)
-    pairs = [*_joint_sensors(mechanism, readings), *_other_sensors(bag, model)]
+    pairs = [*_joint_sensors(mechanism, readings), *body_sensors(bag, model)]
     order = sensor_names(model)
     pairs.sort(key=lambda pair: order.index(pair.name))
     names = actuator_names(model)
@@ -234,7 +236,9 @@ class _Reader:
 
     def _score(self, row: int, *choices: Choice) -> float:
         """Return how sure choices are; torques prove more of a joint than names."""
-        margins = (self._found.margins.get((row, choice), math.inf) for choice in choices)
+        span = self._scorer.recorded[row].span
+        known = {Choice.UNIT} if span is not None and span.certain else set()
+        margins = (self._found.margins.get((row, c), math.inf) for c in set(choices) - known)
         score = min(1.0 / (1.0 + math.exp(-min(margins))), EXACT)
         joint, alike = self._found.guesses[row].joint, self._scorer.alike
         others = (*np.delete(alike[:, joint], row), *np.delete(alike[row], joint))
@@ -250,9 +254,11 @@ class _Reader:
         columns = recorded.axis.columns
         readings = {}
         if (position := columns.get(Quantity.POSITION)) is not None:
-            scale, offset = guess.sign * guess.unit.factor, self._found.verdict.offsets[row]
-            notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
-            if offset:
+            scale, offset, unit_name = self._scorer.scaling(row, guess)
+            shift = self._found.verdict.offsets[row]
+            offset += shift
+            notes = [name, *_notes(scale, unit_name, offset, joint)]
+            if shift:
                 notes.append('by the command it is held at')
             score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
             readings[Quantity.POSITION] = _Reading(position, scale, offset, score, _join(notes))
@@ -276,6 +282,14 @@ class _Reader:
     def _questions(self, row: int) -> dict[Quantity | None, str]:
         """Return what of a joint is asked for, None being its command."""
         recorded, guess, joint = self._parts(row)
+        span, known = recorded.span, math.isfinite(joint.high - joint.low)
+        if span is not None and not (span.certain and known) and (span.certain or guess.unit.cost):
+            scale, offset, _ = self._scorer.scaling(row, guess, parts=True)
+            question = (
+                f'or in {span.low:g} to {span.high:g} of its range, which nothing recorded tells: '
+                f'scale: {scale:.5g}, offset: {offset:.5g} of {"the model" if known else "a turn"}'
+            )
+            return {Quantity.POSITION: question, None: question}
         if not joint.hinge and guess.unit.cost > 0:
             question = f'only its range says that it is in {guess.unit.name}: give its scale'
             return {Quantity.POSITION: question, Quantity.VELOCITY: question, None: question}
@@ -345,19 +359,20 @@ class _Reader:
         column = columns.get(recorded.commanded) or columns.get(None)
         if column is None or joint.drive.commanded is not recorded.commanded:
             return None
-        unit = recorded.command_unit(guess.unit, hinge=joint.hinge)
-        scale = guess.sign * recorded.command_sign * unit.factor
+        scale, offset, unit_name = self._scorer.scaling(row, guess, command=True)
         follows = abs(recorded.following.correlation)
         notes = [
             f'{recorded.axis.name} follows it (correlation {follows:.2f})'
             if follows >= MOST
             else 'same name as what is measured',
             self._identity(row),
-            *_notes(scale, unit.name, 0.0, joint),
+            *_notes(scale, unit_name, offset, joint),
         ]
         score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
-        reading = _Reading(column, scale, 0.0, score, _join(notes))
-        return _asked(reading, self._questions(row).get(None, ''))
+        question, kind = self._questions(row).get(None, ''), None
+        if recorded.commanded is Quantity.EFFORT and column.kind is not EffortKind.TORQUE:
+            question, kind = f'a {column.kind} by its name: give its scale', column.kind
+        return _asked(_Reading(column, scale, offset, score, _join(notes), kind), question)
 
     def not_taken(self) -> list[Unmapped]:
         """Return the actuators that do not take what their joint is commanded."""
@@ -396,7 +411,8 @@ def _asked(reading: _Reading, question: str) -> _Reading:
     if not question:
         return reading
     score = min(reading.score, EVEN)
-    return reading._replace(score=score, reason=f'{reading.reason}; {question}')
+    reason = f'{reading.reason}; {question}'
+    return reading._replace(score=score, reason=reason, question=question)
 
 
 def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:
@@ -478,14 +494,15 @@ def _pair(
         reading.score,
         reading.reason,
         reading.kind,
+        reading.question,
     )
 
 
-def mapping_of(proposal: Proposal) -> MappingConfig:
-    """Return the pairs that may be used without a look, as `to_yaml` writes them."""
+def mapping_of(proposal: Proposal, *, asked: bool = False) -> MappingConfig:
+    """Return the pairs that may be used without a look, and if wanted those that are asked for."""
     sections: dict[PairRole, dict[str, ChannelMapping]] = {role: {} for role in PairRole}
     for pair in proposal.pairs:
-        if pair.confident:
+        if pair.confident or (asked and pair.question):
             alone = len(pair.labels) == 1
             sections[pair.role][pair.name] = ChannelMapping(
                 topic=pair.topic,

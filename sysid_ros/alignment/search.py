@@ -537,13 +537,30 @@ class Scorer:
             offsets[row] = self._offset(row, guesses[row], torques[:, guesses[row].joint])
         return offsets, self._all_torques(guesses, offsets)
 
+    def scaling(
+        self, row: int, guess: Guess, *, command: bool = False, parts: bool = False
+    ) -> tuple[float, float, str]:
+        """Return scale and offset of a position or its command, in joint units, and its unit.
+
+        Parts of a range are those of the model's, or of a turn; doubtful ones only if wanted.
+        """
+        recorded, joint = self.recorded[row], self.joints[guess.joint]
+        sign = guess.sign * (recorded.command_sign if command else 1)
+        span = recorded.span
+        if span is None or not (span.certain or parts):
+            unit = recorded.command_unit(guess.unit, hinge=joint.hinge) if command else guess.unit
+            return sign * unit.factor, 0.0, unit.name
+        low, high = joint.low, joint.high
+        low, high = (low, high) if math.isfinite(high - low) else (-math.pi, math.pi)
+        scale = sign * (high - low) / (span.high - span.low)
+        offset = round((low + high - scale * (span.low + span.high)) / 2, 6)
+        return scale, offset, "parts of the joint's range, taken from the model"
+
     def _command(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) commands in joint units."""
-        recorded = self.recorded[row]
-        if recorded.command_values is None:
-            return None
-        unit = recorded.command_unit(guess.unit, hinge=self.joints[guess.joint].hinge)
-        return guess.sign * recorded.command_sign * unit.factor * recorded.command_values
+        values = self.recorded[row].command_values
+        scale, offset, _ = self.scaling(row, guess, command=True)
+        return None if values is None else scale * values + offset
 
     def _torque(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) measured efforts, N·m or N."""
@@ -555,7 +572,8 @@ class Scorer:
     def _moved(self, row: int, guess: Guess, offset: float = 0.0) -> SmoothSignal | None:
         """Return how the joint moved, in its own units."""
         signal = self.recorded[row].position
-        return None if signal is None else signal.scaled(guess.sign * guess.unit.factor, offset)
+        scale, own, _ = self.scaling(row, guess)
+        return None if signal is None else signal.scaled(scale, own + offset)
 
     def _gain(self, part: float) -> float:
         """Return what an unexplained fraction of a variance adds to the odds; 0 if it is NaN."""

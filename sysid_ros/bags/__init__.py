@@ -14,6 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class Span(NamedTuple):
+    """Values at the ends of a joint's range, of positions in parts of that; else of degrees."""
+
+    low: float
+    high: float
+    certain: bool  # whether the recording tells which of both it is
+
+
 @dataclass(frozen=True)
 class Field:
     """One numeric field of a message type, over all messages of a topic."""
@@ -29,6 +37,8 @@ class Field:
     #: Whether values change linearly from row to row, as what a controller asks for at each moment;
     #: else a command holds until the next.
     interpolated: bool = False
+    #: Label to what positions are parts of, where they are no radians.
+    spans: Mapping[str, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

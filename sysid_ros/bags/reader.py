@@ -383,7 +383,7 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
     Args:
         path: A rosbag2 folder with or without metadata, one of its storage files (``.mcap`` or
             ``.db3``, also compressed as ``.zstd``), or a ROS 1 ``.bag``; a CSV file, a folder of
-            such, or a LeRobot dataset, see `read_tables`. An MCAP file that was not finished is
+            such, or an episode of a LeRobot dataset, see `tables`. An unfinished MCAP file is
             read up to its last whole chunk.
         topics: Topics to read, or patterns such as ``*/robot_description``, which may match none;
             all by default.
@@ -396,7 +396,7 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
         BagError: There is no bag, or it is damaged or empty, or it has none of a topic.
     """
     path = Path(path)
-    if path.exists() and table_files(path):
+    if table_files(path):
         return read_tables(path, topics)
 
     def is_asked(topic: str) -> bool:

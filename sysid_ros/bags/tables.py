@@ -4,26 +4,30 @@
 
 A table has a column of times and a column for each number; what a column is, is told by the words
 of its name. What measures joints becomes ``/joint_states``, what commands them ``/joint_commands``,
-all else a topic with the file's name. A LeRobot dataset is a table in several files of Parquet:
-``observation.state`` is measured, ``action`` is commanded, ``meta/info.json`` has the joints.
+all else a topic with the file's name. An episode of a LeRobot dataset is a recording, named
+``DATASET/episode_000000`` whichever files of Parquet hold it: ``observation.state`` is measured,
+``action`` is commanded, ``meta/info.json`` has the joints.
 """
 
 from __future__ import annotations
 
 import csv
+import functools
 import importlib.util
 import json
 import math
+import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags import BagColumns, Field, Span, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import (
     CSV,
     METADATA,
@@ -33,6 +37,7 @@ from sysid_ros.bags.storage import (
     suffix,
 )
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.files import files_in, matching
 from sysid_ros.vocabulary import (
     COMMANDED,
     COMPONENTS,
@@ -51,8 +56,12 @@ _STATE = 'sensor_msgs/msg/JointState'
 _TABLE = 'table'
 #: Where a LeRobot dataset says what its columns are.
 _INFO = 'meta/info.json'
-#: Episodes of a dataset follow one another after such a pause, s: they are runs of their own.
-_PAUSE_S = 10.0
+#: Name of an episode in a dataset, where no such file has to be, and the column with its number.
+_EPISODE, _EPISODES = re.compile(r'episode_(\d+)'), 'episode_index'
+#: Positions of robots are seldom more than a turn, rad; LeRobot's are at most this in parts of
+#: their range; and its robots of these types have grippers in parts also where arms are in degrees.
+_MOST_RAD, _FULL = 2 * math.pi, 100.0
+_GRIPS_IN_PARTS = re.compile(r'(bi_)?(so10[01]|koch|lekiwi)')
 #: Words of a column's name to the field that a message would have; the first that fits counts.
 _QUANTITIES = {
     'position': QUANTITIES[Quantity.POSITION],
@@ -70,19 +79,10 @@ _TIME_NOISE = frozenset(
     ['ros', 'sim', 'elapsed', 'relative', 'rel', 'unix', 'epoch', 'system', 'header', 'log']
 )
 _TIME_UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'µs': 1e-6, 'ns': 1e-9}
+_DEG = math.pi / 180
 #: Units that a name may carry, to SI units; that of a current stays what it is.
-_UNITS = {
-    'deg': math.pi / 180,
-    'degrees': math.pi / 180,
-    'rev': 2 * math.pi,
-    'rpm': 2 * math.pi / 60,
-    'mm': 1e-3,
-    'mnm': 1e-3,
-    'rad': 1.0,
-    'radians': 1.0,
-    'nm': 1.0,
-    'm': 1.0,
-}
+_UNITS = {'deg': _DEG, 'degrees': _DEG, 'rev': 360 * _DEG, 'rpm': 6 * _DEG, 'mm': 1e-3, 'mnm': 1e-3}
+_UNITS |= dict.fromkeys(('rad', 'radians', 'nm', 'm'), 1.0)
 #: Seconds since 1970 of times that are dates; a larger number is one in smaller units.
 _DATE_S = (5e8, 5e9)
 #: Nobody records joints more slowly, s; such a period is one in smaller units.
@@ -96,32 +96,54 @@ class _Table:
     name: str
     columns: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    #: Joint to what its positions are parts of.
+    spans: dict[str, Span] = field(default_factory=dict)
 
 
 def table_files(path: Path) -> tuple[Path, ...]:
-    """Return the tables at a path: a file, or those of a folder that holds no bag."""
-    if not path.is_dir():
-        return (path,) if path.suffix in TABLE_SUFFIXES else ()
-    inside = list(path.iterdir())
-    if (path / METADATA).exists() or any(suffix(entry) for entry in inside):
-        return ()
-    if (path / _INFO).exists():
-        inside = list((path / 'data').rglob(f'*{PARQUET}'))
+    """Return the tables at a path: a file, those of a folder that holds no bag, or of a dataset."""
+    dataset = path.parent if _EPISODE.fullmatch(path.name) and not path.exists() else path
+    if (dataset / _INFO).exists():
+        inside = list((dataset / 'data').rglob(f'*{PARQUET}'))
+    else:
+        inside = files_in(path)
+        if any(entry.name == METADATA or suffix(entry) for entry in inside):
+            return ()
     return tuple(sorted((e for e in inside if e.suffix in TABLE_SUFFIXES), key=natural_order))
 
 
+def recordings(pattern: str) -> list[Path]:
+    """Return the recordings that a path or a pattern means; a dataset stands for its episodes."""
+    folder, name = os.path.split(pattern)
+    inside = [path for match in matching(folder) for path in episodes_in(Path(match))]
+    found = [path for path in inside if fnmatchcase(path.name, name)]
+    for path in map(Path, () if found else matching(pattern)):
+        found += episodes_in(path) or [path]
+    return found
+
+
+def episodes_in(path: Path) -> list[Path]:
+    """Return the episodes of a dataset; none where there is no dataset."""
+    files = table_files(path) if (path / _INFO).exists() else ()
+    return [path / f'episode_{number:06d}' for number in _numbers(_whole(files))] if files else []
+
+
+def _numbers(table: _Table) -> list[int]:
+    """Return the numbers of the episodes in a table; none where it has no such column."""
+    return sorted(map(int, set(table.columns.get(_EPISODES, ()))))
+
+
 def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns:
-    """Read CSV files or a LeRobot dataset.
+    """Read CSV files, a table of Parquet or an episode of a LeRobot dataset.
 
     Raises:
-        BagError: A file is not what it should be, or there is no such topic.
+        BagError: A file is not what it should be, there are several episodes, or no such topic.
     """
     files = table_files(path)
     if all(file.suffix == PARQUET for file in files):
-        tables = [_stacked(files[0].stem, [_read_parquet(file) for file in files])]
+        tables = [_episode(path, files)]
     else:
-        readers = {CSV: _read_csv, PARQUET: _read_parquet}
-        tables = _joined([readers[file.suffix](file) for file in files])
+        tables = _joined([_read_csv(f) if f.suffix == CSV else _episode(f, (f,)) for f in files])
     found: dict[str, TopicColumns] = {}
     unread: list[UnreadTopic] = []
     for table in tables:
@@ -171,36 +193,87 @@ def _read_csv(file: Path) -> _Table:
     return table
 
 
-def _read_parquet(file: Path) -> _Table:
+def _whole(files: tuple[Path, ...]) -> _Table:
+    return _read_parquet(tuple((file, file.stat().st_mtime_ns) for file in files))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_parquet(files: tuple[tuple[Path, int], ...]) -> _Table:
+    """Read files with the times of their last changes: all episodes of a dataset at once."""
+    first = files[0][0]
     if importlib.util.find_spec('pyarrow') is None:
         raise BagError(
-            f'Expected the Python package pyarrow to read {str(file)!r}, found none; get it with '
+            f'Expected the Python package pyarrow to read {str(first)!r}, found none; get it with '
             "`pip install 'sysid_ros[parquet]'`."
         )
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    try:
-        found = pq.ParquetFile(file).read()
-    except (pa.ArrowException, OSError, ValueError) as err:
-        raise BagError(
-            f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
-        ) from err
-    table = _Table(file.stem)
-    known = _feature_names(file)
-    for name in found.column_names:
-        _add(table, name, found.column(name).to_pylist(), known.get(name))
+    found = []
+    for file, _ in files:
+        try:
+            found.append(pq.ParquetFile(file).read())
+        except (pa.ArrowException, OSError, ValueError) as err:
+            raise BagError(
+                f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
+            ) from err
+    rows = pa.concat_tables(found, promote_options='permissive')
+    table, (robot, known) = _Table(first.stem), _features(first)
+    for name in rows.column_names:
+        _add(table, name, rows.column(name).to_pylist(), known.get(name))
+    table.spans = _spans(table, robot) if known else {}
     return table
 
 
-def _feature_names(file: Path) -> dict[str, list[str]]:
-    """Return what a dataset calls the values of its columns; nothing for other tables."""
+def _episode(path: Path, files: tuple[Path, ...]) -> _Table:
+    """Read the only episode of a table of Parquet, or the one that a path names."""
+    whole, asked = _whole(files), _EPISODE.fullmatch(path.name)
+    numbers = _numbers(whole)
+    if asked is None and len(numbers) < 2:  # noqa: PLR2004 (one, or no dataset)
+        return whole
+    if asked is None or int(asked[1]) not in numbers:
+        names = [f'DATASET/episode_{number:06d}' for number in numbers]
+        raise BagError(
+            f'Expected an episode of a dataset, found {str(path)!r}; {nearest(path.name, names)}.'
+        )
+    rows = whole.columns[_EPISODES] == int(asked[1])
+    columns = {name: values[rows] for name, values in whole.columns.items()}
+    return replace(whole, name=path.absolute().parent.name, columns=columns)
+
+
+def _spans(table: _Table, robot: str) -> dict[str, Span]:
+    """Return which joints of a dataset are in parts of their ranges, or may be, by their values.
+
+    LeRobot limits them to exactly -100 and 100, and grippers to 0 and 100; degrees are not limited.
+    Which of both a dataset has, ``use_degrees``, is not in it.
+    """
+    ends: dict[str, list[float]] = {}
+    for text, values in table.columns.items():
+        _, quantity, label, _ = _heading(text, '')
+        if quantity == 'position' and text.startswith(('observation.state', 'action')):
+            ends.setdefault(label, []).extend((np.nanmin(values), np.nanmax(values)))
+    grips = {label for label in ends if 'gripper' in words_of(label)}
+    most = max((abs(end) for label in ends.keys() - grips for end in ends[label]), default=0.0)
+    if most <= _MOST_RAD:
+        return {}
+    found = {}
+    for label, own in ends.items():
+        low = 0.0 if label in grips else -_FULL
+        if low <= min(own) and max(own) <= _FULL and (label in grips or most <= _FULL):
+            told = most == _FULL or (label in grips and bool(_GRIPS_IN_PARTS.match(robot)))
+            found[label] = Span(low, _FULL, told)
+    return found
+
+
+def _features(file: Path) -> tuple[str, dict[str, list[str]]]:
+    """Return a dataset's type of robot, and what it calls the values of its columns."""
     info = next((up / _INFO for up in file.parents[:3] if (up / _INFO).exists()), None)
     if info is None:
-        return {}
+        return '', {}
     try:
-        features = json.loads(info.read_text('utf8'))['features']
-        return {name: _flat(feature.get('names')) for name, feature in features.items()}
+        said = json.loads(info.read_text('utf8'))
+        names = {name: _flat(item.get('names')) for name, item in said['features'].items()}
+        return str(said.get('robot_type')), names
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
         raise BagError(
             f'Expected the features of a LeRobot dataset in {str(info)!r}, found none.'
@@ -258,13 +331,6 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _stacked(name: str, tables: list[_Table]) -> _Table:
-    """Return the rows of several files of a dataset as one table."""
-    common = [key for key in tables[0].columns if all(key in item.columns for item in tables)]
-    columns = {key: np.concatenate([item.columns[key] for item in tables]) for key in common}
-    return _Table(name, columns, tables[0].unread)
-
-
 def _joined(tables: list[_Table]) -> list[_Table]:
     """Join the tables that have the same times: a file may hold positions and another efforts."""
     kept: list[_Table] = []
@@ -301,7 +367,6 @@ def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
             f'found {", ".join(list(table.columns)[:8])}.'
         )
     values, unit = table.columns[name], _time_unit(name)
-    episodes = table.columns.get('episode_index')
     periods = np.diff(values)
     if not np.isfinite(values).all() or not (periods > 0).any():
         raise BagError(
@@ -313,9 +378,6 @@ def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
         unit = sizes[0] if sizes else 1.0
     start = round(float(values[0]) * unit) if values[0] * unit > _DATE_S[0] else 0
     seconds = (values - start / unit) * unit
-    if episodes is not None and len(episodes) == len(values):
-        for place in np.flatnonzero(np.diff(episodes)) + 1:
-            seconds[place:] += seconds[place - 1] + _PAUSE_S - seconds[place]
     stamps: NDArray[np.int64] = start * 1_000_000_000 + np.round(1e9 * seconds).astype(np.int64)
     return name, stamps
 
@@ -376,7 +438,9 @@ def _topics(path: Path, table: _Table, *, alone: bool) -> list[TopicColumns]:
     for (topic, kind), fields in topics.items():
         numbers = {name: np.column_stack([*found.values()]) for name, found in fields.items()}
         says = np.isfinite(np.column_stack([*numbers.values()])).any(axis=1)
-        kept = tuple(Field(name, tuple(fields[name]), numbers[name][says]) for name in fields)
+        kept = tuple(
+            Field(n, (*own,), numbers[n][says], spans=table.spans) for n, own in fields.items()
+        )
         # Times of a table are those of the values. A header's stamp of zero would be none.
         made.append(TopicColumns(topic, kind, stamps[says], np.maximum(stamps[says], 1), kept))
     return made

@@ -376,7 +376,7 @@ def copy_bag(path: Path, writer: BagWriter) -> BagMessages:
     Raises:
         BagError: There is no bag, it is damaged, or the other one cannot be written.
     """
-    if path.exists() and table_files(path):
+    if table_files(path):
         raise BagError(f'Expected a bag of messages, found tables of numbers in {str(path)!r}.')
     bag = BagMessages(path)
     added: set[str] = set()

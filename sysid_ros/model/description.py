@@ -196,13 +196,7 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
     if robot.tag != 'robot':
         raise ModelError(f'Expected <robot> at the top of {str(path)!r}, found {robot.tag}.')
     absent = _find_shapes(robot, path.parent, packages)
-    extension = robot.find('mujoco')
-    if extension is None:
-        extension = ET.SubElement(robot, 'mujoco')
-    for compiler in extension.findall('compiler'):
-        extension.remove(compiler)
-    ET.SubElement(extension, 'compiler', _COMPILER)
-    _declare_world(robot)
+    _prepare(robot)
     try:
         spec = mujoco.MjSpec.from_string(ET.tostring(robot, encoding='unicode'))
         for geom in spec.geoms:
@@ -225,10 +219,17 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
     return Description(path, exact_xml(spec), text, tuple(notes))
 
 
-def _declare_world(robot: ET.Element) -> None:
-    """Add the link of the world where a joint needs it: some readers of URDF know it without."""
-    needed = robot.find(f"joint/parent[@link='{_WORLD}']") is not None
-    if needed and robot.find(f"link[@name='{_WORLD}']") is None:
+def _prepare(robot: ET.Element) -> None:
+    """Say how MuJoCo is to read a URDF, and declare the world, which some readers know without."""
+    extension = robot.find('mujoco')
+    if extension is None:
+        extension = ET.SubElement(robot, 'mujoco')
+    for compiler in extension.findall('compiler'):
+        extension.remove(compiler)
+    ET.SubElement(extension, 'compiler', _COMPILER)
+    links = {link.get('name') for link in robot.iterfind('link')}
+    parents = {parent.get('link') for parent in robot.iterfind('joint/parent')}
+    if _WORLD in parents - links:
         ET.SubElement(robot, 'link', name=_WORLD)
 
 

@@ -269,8 +269,8 @@ def _told(problem: Problem) -> Problem:
 def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Problem:
     """Return a problem whose motors exert the measured forces where no bag holds commands.
 
-    Where the model has no actuators at all, each joint gets a motor. Of what was found, the values,
-    the offsets of sensors are subtracted from forces.
+    Where the model has no actuators at all, each joint gets a motor. What was found of sensors
+    among the values, gains and offsets, is taken out of the readings.
     """
     if not problem.model.nactuator:
         spec = problem.spec.copy()
@@ -280,11 +280,11 @@ def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Pro
     model = problem.model
     motors = _motors(model)
     inverse = np.linalg.pinv(np.nan_to_num(transmissions(model)).T)
-    offsets = {
-        target.name: value
-        for target, value in values
-        if target.element_and_attribute == ('sensor', 'bias')
-    }
+    of_sensors: dict[str, dict[str, float]] = {'bias': {}, 'gain': {}}
+    for target, value in values:
+        if target.role is Acting.SENSOR and target.attribute in of_sensors:
+            of_sensors[target.attribute][target.name] = value
+    offsets, gains = of_sensors['bias'], of_sensors['gain']
 
     def change(sequence: Trajectory) -> Trajectory:
         if sequence.commands:
@@ -302,7 +302,8 @@ def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Pro
             times = max((force.samples.times for force, _ in used), key=len)
             exerted = np.full(len(times), -motor.bias)
             for force, part in used:
-                exerted += part * (resampled(force.samples, times) - offsets.get(force.sensor, 0.0))
+                above = resampled(force.samples, times) - offsets.get(force.sensor, 0.0)
+                exerted += part * above / gains.get(force.sensor, 1.0)
             told = exerted[:, None] / motor.gain
             commands.append(TimeSeries.from_columns(times, told, [motor.name], SignalType.MjCtrl))
         return dataclasses.replace(sequence, commands=tuple(commands))

@@ -30,11 +30,11 @@ from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
-from sysid_ros.alignment.proposal import Proposal, mapping_of, propose_with_actuators
+from sysid_ros.alignment.proposal import Proposal, body_sensors, mapping_of, propose_with_actuators
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
-from sysid_ros.bags.tables import table_files
+from sysid_ros.bags.tables import episodes_in, recordings, table_files
 from sysid_ros.config.schema import CalibrationConfig, MappingConfig, Role, VerdictKind
 from sysid_ros.errors import (
     AlignmentError,
@@ -45,7 +45,6 @@ from sysid_ros.errors import (
     listed,
     one_line,
 )
-from sysid_ros.files import matching
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.regression import servo_gains
 from sysid_ros.model.elements import driven_joint
@@ -59,10 +58,10 @@ from sysid_ros.model.loading import (
 )
 from sysid_ros.simulation.inverse import force_weights
 from sysid_ros.text import scalar
-from sysid_ros.vocabulary import SECOND_NS
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
-from sysid_ros.workflows.problem import Problem, falling_base, load, moves, parameters_of
+from sysid_ros.workflows.problem import Problem, check_base, load, moves, parameters_of
 
 _MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
 #: Words in the name of a recording by which it is held out.
@@ -201,14 +200,13 @@ def sort_arguments(paths: Sequence[str]) -> tuple[list[Path], Path | None]:
 
 def find_bags(pattern: str) -> list[Path]:
     """Return the recordings that a path or a pattern means: itself, or those in a folder."""
-    found = []
-    for match in matching(pattern):
-        path = Path(match)
+    found: list[Path] = []
+    for path in recordings(pattern):
         if path.is_dir() and not _is_bag(path):
             inside = sorted((item for item in path.iterdir() if _is_bag(item)), key=natural_order)
             if not inside:
-                raise BagError(f'Expected recordings in the folder {match!r}, found none.')
-            found += inside
+                raise BagError(f'Expected recordings in the folder {str(path)!r}, found none.')
+            found += [path for item in inside for path in episodes_in(item) or [item]]
         else:
             found.append(path)
     if not found:
@@ -264,8 +262,17 @@ def propose_calibration(
     observer.stage('looking for the joints of the model')
     source = read_model(model, packages)
     spec = source.spec
+    compiled = compile_spec(spec, model)
+    check_base(compiled, [pair.name for pair in body_sensors(training[0], compiled)])
     mapping = _mapping(spec, model, max(training, key=_seconds))
-    asked: Literal['auto'] | MappingConfig = 'auto' if mapping is None else mapping_of(mapping)
+    unanswered = [
+        pair.name
+        for pair in (mapping.pairs if mapping else ())
+        if pair.question and pair.role is PairRole.SENSOR and pair.field == Quantity.POSITION
+    ]
+    asked: Literal['auto'] | MappingConfig = 'auto'
+    if mapping is not None:
+        asked = mapping_of(mapping, asked=bool(unanswered))
     imply_actuators(spec, model, training[0], asked)
     compiled = compile_spec(spec, model)
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
@@ -295,7 +302,6 @@ def propose_calibration(
         *source.description.notes,
         f'It has no sensors of {lacks} of its joints: these are implied.' if lacks else '',
         implied_sentence(spec),
-        falling_base(compiled, measured),
     )
     silent = (
         f'{len(still)} of the {len(joints)} joints of the model never move in the training '
@@ -319,6 +325,10 @@ def propose_calibration(
         # Drivers that report no efforts derive velocities from positions, and filter them.
         sensors=() if efforts or len(others) == len(measured) else tuple(others),
     )
+    if unanswered:
+        asks = 'The mapping says what it may be: correct its lines, and drop their #.'
+        found = f'In which unit are {listed(unanswered)}? {asks}'
+        return dataclasses.replace(proposal, problem=found)
     return _tried(proposal, observer)
 
 
@@ -338,15 +348,17 @@ def _seconds(bag: BagColumns) -> float:
 def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tuple[Role, str]]:
     """Return what each recording is for, and why: held out are those that are named so.
 
-    Without such names it is the last, or the one before if the last is the longest.
+    Without such names it is the last third, at least one and not the longest.
     """
     named = [bool(_HELD_OUT.search(path.name.lower())) for path in paths]
     why = 'by its name'
     if len(paths) == 1:
         named = [False]
     elif all(named) == any(named):
-        last = len(paths) - 1 - (int(np.argmax(seconds)) == len(paths) - 1)
-        named, why = [row == last for row in range(len(paths))], 'held out because it is the last'
+        count = max(len(paths) // 3, 1)
+        others = np.delete(np.arange(len(paths)), int(np.argmax(seconds)))
+        named = np.isin(np.arange(len(paths)), others[-count:]).tolist()
+        why = f'held out because it is {"the last" if count == 1 else "in the last third"}'
     return {
         path: ('validate', why) if held else ('train', '')
         for path, held in zip(paths, named, strict=True)
@@ -361,7 +373,7 @@ def _mapping(spec: mujoco.MjSpec, model: Path, bag: BagColumns) -> Proposal | No
         imply_actuators(spec, model, bag)
         named = map_columns(bag, compile_spec(spec, model), 'auto').pairs
     except AlignmentError as err:
-        if not mapping_of(best).sensors:
+        if not mapping_of(best, asked=True).sensors:
             raise AlignmentError(
                 f'Nothing in {bag.path.name!r} is a joint of the model {model.name!r} '
                 f'({listed(joint.name for joint in spec.joints)}); name the right model, or write '
@@ -372,7 +384,7 @@ def _mapping(spec: mujoco.MjSpec, model: Path, bag: BagColumns) -> Proposal | No
     for pair in best.pairs:
         plain = (pair.scale, pair.offset) == (1.0, 0.0)
         same = (pair.role, pair.name, pair.topic, pair.field, tuple(pair.labels)) in known
-        if pair.confident and not (plain and same):
+        if (pair.confident or pair.question) and not (plain and same):
             return best
     return None
 
@@ -528,7 +540,7 @@ def _targets_of_forces(
     efforts = [name for name in sensors if int(model.sensor(name).adr[0]) in weights]
     found += [ProposedTarget(f'sensor/{name}/bias') for name in efforts]
     if mapping != 'auto':
-        currents = [name for name in efforts if mapping.sensors[name].kind != EffortKind.TORQUE]
+        currents = [name for name in efforts if mapping.sensors[name].kind != 'torque']
         found += [ProposedTarget(f'sensor/{name}/gain') for name in currents]
     moving = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
     links: dict[int, int] = {}

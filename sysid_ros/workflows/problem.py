@@ -38,7 +38,6 @@ from sysid_ros.alignment.pairs import (
     command_quantity,
     raw_values,
     scalar_joints,
-    sensor_names,
     topic_columns,
 )
 from sysid_ros.alignment.pairs import Mapping as Pairing
@@ -46,6 +45,7 @@ from sysid_ros.alignment.search import Mechanism
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.tables import recordings
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import (
     CalibrationConfig,
@@ -57,7 +57,7 @@ from sysid_ros.config.schema import (
     StampChoice,
 )
 from sysid_ros.errors import BagError, ConfigError, FitError, ParameterError, listed, nearest
-from sysid_ros.files import beside, matching
+from sysid_ros.files import beside
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
 from sysid_ros.model.elements import driven_joint, position_joint
@@ -139,10 +139,7 @@ class Problem:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of the model beside its file, a sentence each."""
-        every = [s for recording in self.recordings for s in recording.alignment.sequences]
-        sensors = {name for s in every for series in s.measurements for name in series.names}
-        falls = falling_base(self.model, sensors)
-        found = *self.source.description.notes, implied_sentence(self.spec), falls
+        found = *self.source.description.notes, implied_sentence(self.spec)
         return tuple(filter(None, found))
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
@@ -165,18 +162,25 @@ class Problem:
         return dataclasses.replace(self, recordings=tuple(map(of, self.recordings)))
 
 
-def falling_base(model: mujoco.MjModel, measured: Collection[str]) -> str:
-    """Say that a base falls whose position no sensor measures; empty where none does."""
-    free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
-    names = sensor_names(model)
-    kinds = {mujoco.mjtSensor(model.sensor_type[names.index(name)]) for name in measured}
-    if not len(free) or not kinds <= SENSOR_FIELDS.keys():
-        return ''
-    return (
-        f'Nothing measured says where {model.body(model.jnt_bodyid[free[0]]).name!r} is, which '
-        'floats: in the simulation it falls until it touches something. Where the robot hung '
-        'or stood on a stand, take a copy of the model without this free joint.'
-    )
+def check_base(model: mujoco.MjModel, measured: Collection[str]) -> None:
+    """Refuse a robot on a base that floats, where nothing but its joints is measured.
+
+    Raises:
+        FitError: In a simulation the base would fall, whatever held it.
+    """
+    if any(model.sensor(name).type[0] not in SENSOR_FIELDS for name in measured):
+        return
+    roots = model.body_rootid[model.jnt_bodyid].tolist()
+    for joint in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE).tolist():
+        base = int(model.jnt_bodyid[joint])
+        if roots.count(base) > 1:  # a free body without joints is no robot
+            raise FitError(
+                f'Expected a base that is fixed or measured, found that {model.body(base).name!r} '
+                'floats and nothing recorded says where it is, so that it falls in a simulation: '
+                'where the robot hung or stood fixed, take a copy of the model without the free '
+                f'joint {model.joint(joint).name!r}; else record the pose, and map it to sensors '
+                'framepos and framequat of that body.'
+            )
 
 
 def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
@@ -210,6 +214,9 @@ def subject_of(config: CalibrationConfig) -> Subject:
     found = Subject(read_model(config.model, config.package_path), {})
     spec = found.model.spec
     mapping = mapping_of(config)
+    # Names alone pair nothing but joints.
+    mapped = set() if mapping == 'auto' else set(mapping.sensors)
+    check_base(compile_spec(spec, config.model), mapped.intersection(s.name for s in spec.sensors))
     if mapping != 'auto':
         add_actuators(spec, mapping.actuators)
     elif takes_efforts(spec):
@@ -418,12 +425,11 @@ def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
     """Return every bag with its role, patterns expanded in alphabetical order."""
     found: dict[Path, Role] = {}
     for selection in config.bags:
-        matches = matching(selection.path)
+        matches = recordings(selection.path)
         if not matches:
             hint = beside(Path(selection.path))
             raise BagError(f'No bag matches {selection.path!r}; {hint}.')
-        for match in matches:
-            path = Path(match)
+        for path in matches:
             if found.setdefault(path, selection.role) != selection.role:
                 raise ConfigError(
                     f'Bag {str(path)!r} is both training and validation data; choose one role.'

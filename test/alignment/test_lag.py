@@ -12,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment, align
-from sysid_ros.alignment.lag import lag, late_velocities, without_late
+from sysid_ros.alignment.lag import lag, late_velocities, only, without_late
 from sysid_ros.alignment.pairing import map_columns
+from sysid_ros.signals import SignalType, TimeSeries
 
 JOINTS = ('shoulder', 'elbow', 'wrist')
 LOW_PASS = 0.02
@@ -172,3 +173,18 @@ def test_a_response_that_does_not_follow_has_no_lag():
     other = commands(generator)
     assert lag(sent, values, instants, held(*other, instants)) is None
     assert lag(sent, values, instants, np.zeros(len(instants))) is None
+
+
+def test_sensors_that_are_left_out_are_no_columns_either() -> None:
+    data = np.arange(12.0).reshape(3, 4)
+    mapping = {
+        name: (SignalType.MjSensor, np.array(at))
+        for name, at in (('a', [0]), ('b', [3, 1]), ('c', [2]))
+    }
+    series = TimeSeries(np.arange(3.0), data, mapping)
+    (kept,) = only([series], 'cb'.__contains__)
+    assert kept.data.shape == (3, 3)
+    assert [kept.get(name).tolist() for name in kept.names] == [
+        series.get(name).tolist() for name in ('b', 'c')
+    ]
+    assert only([series], 'd'.__contains__) == ()

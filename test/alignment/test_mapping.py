@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from typing import Any
 
 import mujoco
@@ -522,3 +523,42 @@ def test_a_copy_of_a_topic_is_no_second_arm(columns: Any, arm: Any) -> None:
     assert [item.topic for item in find_arms(bag, {})] == ['/joint_states']
     found = map_columns(bag, arm, 'auto')
     assert {pair.topic for pair in found.pairs} == {'/joint_states'}
+
+
+MOTORS = """
+<mujoco>
+  <worldbody>
+    <body><joint name="shoulder"/><geom size=".1"/></body>
+    <body><joint name="elbow"/><geom size=".1"/></body>
+  </worldbody>
+  <actuator><motor name="m1" joint="shoulder"/><motor name="m2" joint="elbow"/></actuator>
+  <sensor><jointpos name="q1" joint="shoulder"/><jointpos name="q2" joint="elbow"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    ('topic', 'more', 'refused'),
+    [
+        ('/current_controller/commands', None, True),
+        ('/effort_controller/commands', None, False),
+        ('/current_controller/commands', {}, True),
+        ('/effort_controller/commands', {'kind': 'pwm'}, True),
+        ('/current_controller/commands', {'scale': 1.0}, False),
+        ('/effort_controller/commands', {'kind': 'current', 'scale': 0.8}, False),
+    ],
+)
+def test_a_current_drives_no_motor_before_somebody_says_what_its_unit_is(
+    columns: Any, topic: str, more: dict[str, Any] | None, refused: bool
+) -> None:
+    bag = columns.bag(columns.state(TIMES), columns.array(TIMES, 2, name=topic))
+    mapping: Any = 'auto'
+    if more is not None:
+        channel = {'topic': topic, 'field': 'data', 'label': '0', **more}
+        document = {'sensors': {'q1': '/joint_states.position[shoulder]'}}
+        mapping = validate(MappingConfig, {**document, 'actuators': {'m1': channel}}, 'the test')
+    with nullcontext() if not refused else pytest.raises(AlignmentError) as raised:
+        map_columns(bag, mujoco.MjModel.from_xml_string(MOTORS), mapping)
+    if refused:
+        assert f'{topic}.data[0] is, a ' in str(raised.value)
+        assert 'give it a scale' in str(raised.value)

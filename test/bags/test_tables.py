@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders.lerobot_sets import write_dataset
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.tables import recordings
 from sysid_ros.errors import BagError
 
 
@@ -102,44 +103,43 @@ def test_what_is_no_table_is_one_sentence(tmp_path: Path, text: str, complaint: 
         read_bag(_csv(tmp_path / 'log.csv', text))
 
 
-@pytest.fixture
-def dataset(tmp_path: Path) -> Path:
+@pytest.fixture(params=['v2.1', 'v3.0'])
+def dataset(tmp_path: Path, request: Any) -> Path:
     """Return a dataset of two episodes as LeRobot writes them."""
-    parquet = pytest.importorskip('pyarrow.parquet')
-    pa = pytest.importorskip('pyarrow')
-    names: Any = [['shoulder_pan.pos', 'gripper.pos']], {'motors': ['shoulder_pan', 'gripper']}
-    features = {
-        name: {'dtype': 'float32', 'shape': [2], 'names': item}
-        for name, item in zip(('observation.state', 'action'), names, strict=True)
-    }
-    (tmp_path / 'meta').mkdir()
-    (tmp_path / 'meta' / 'info.json').write_text(json.dumps({'fps': 30, 'features': features}))
-    for episode in range(2):
-        folder = tmp_path / 'data' / 'chunk-000'
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = pa.table(
-            {
-                'observation.state': [[k + 10.0 * episode, 1.0] for k in range(3)],
-                'action': [[k + 0.5, 2.0] for k in range(3)],
-                'timestamp': pa.array([k / 30 for k in range(3)], pa.float32()),
-                'episode_index': [episode] * 3,
-                'next.done': [False, False, True],
-            }
-        )
-        parquet.write_table(rows, folder / f'episode_{episode:06d}.parquet')
-    return tmp_path
+    names = [['shoulder_pan.pos', 'gripper.pos']]
+    if request.param == 'v3.0':
+        names = {'motors': ['shoulder_pan', 'gripper']}
+    ones = np.ones(3)
+    episodes = [
+        (np.column_stack([np.arange(3) + 10.0 * k, ones]), np.column_stack([ones, 2 * ones]))
+        for k in range(2)
+    ]
+    return write_dataset(tmp_path / 'set', names, episodes, version=request.param)
 
 
-def test_a_dataset_has_states_actions_and_pauses_between_episodes(dataset: Path) -> None:
-    bag = read_bag(dataset)
-    state = _field(bag, '/joint_states', 'position')
-    assert state['shoulder_pan'].tolist() == [0, 1, 2, 10, 11, 12]
-    assert _field(bag, '/joint_commands', 'position')['gripper'].tolist() == [2.0] * 6
-    periods = np.diff(bag.topics[0].receive_ns) / 1e9
-    assert periods == pytest.approx([1 / 30, 1 / 30, 10, 1 / 30, 1 / 30], abs=1e-6)
+def test_an_episode_of_a_dataset_is_a_recording_with_states_and_actions(dataset: Path) -> None:
+    first, second = recordings(str(dataset))
+    assert (first.name, second.name) == ('episode_000000', 'episode_000001')
+    assert recordings(f'{dataset}/*1') == [second]
+    assert recordings(str(first)) == [first]
+    bag = read_bag(second)
+    assert _field(bag, '/joint_states', 'position')['shoulder_pan'].tolist() == [10, 11, 12]
+    assert _field(bag, '/joint_commands', 'position')['gripper'].tolist() == [2.0] * 3
+    assert np.diff(bag.topics[0].receive_ns) / 1e9 == pytest.approx([1 / 30] * 2, abs=1e-6)
+    assert bag.topics[0].receive_ns[0] == 0
     assert [item.topic.rpartition('/')[2] for item in bag.unread] == ['next.done']
-    one = read_bag(dataset / 'data' / 'chunk-000' / 'episode_000001.parquet')
-    assert _field(one, '/joint_states', 'position')['shoulder_pan'].tolist() == [10, 11, 12]
+    with pytest.raises(BagError, match='available: DATASET/episode_000000'):
+        read_bag(dataset)
+    with pytest.raises(BagError, match='nearest: DATASET/episode_000001'):
+        read_bag(dataset / 'episode_000011')
+
+
+def test_a_file_of_one_episode_is_read_by_itself(dataset: Path) -> None:
+    (first, *more) = sorted((dataset / 'data' / 'chunk-000').iterdir())
+    if not more:
+        pytest.skip('all episodes are in one file')
+    found = _field(read_bag(first), '/joint_states', 'position')
+    assert found['shoulder_pan'].tolist() == [0, 1, 2]
 
 
 def test_parquet_without_its_package_is_one_sentence(

@@ -87,7 +87,7 @@ def follow(sysid: Sysid, done: Outcome) -> Outcome:
 def test_a_model_without_sensors_needs_none(begin: Begin, sysid: Sysid):
     begin(model=_BARE)
     done = sysid('init', 'bags', 'arm.xml')
-    assert (done.code, 'It has no sensors of its joints' in done.out) == (0, True)
+    assert (done.code, 'no sensors of position, velocity, effort' in done.out) == (0, True)
     assert 'would be identified by these bags' in follow(sysid, done).out
 
 

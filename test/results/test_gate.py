@@ -119,7 +119,7 @@ def test_an_honest_result_is_accepted_also_after_it_was_stored(tmp_path: Path) -
 
 
 def test_conditions_say_what_was_measured_beside_its_limit() -> None:
-    found = {check.name: check for check in judge(made(), GateConfig()).gate}
+    found = {check.name: check for check in judge(made(), GateConfig()).checks}
     better, explained = found['better than nominal'], found['explained']
     assert better.measured == pytest.approx(1 / 70)
     assert (better.limit, better.unit) == (0.98, 'of nominal')
@@ -306,24 +306,29 @@ def test_a_part_that_the_others_do_not_predict_is_named() -> None:
     assert 'train_2 worse' in found['left out in turn']
 
 
+def reserved(result: CalibrationResult) -> str:
+    return ' '.join(check.text for check in judge(result, GateConfig()).reservations)
+
+
 def with_parameter(**update: Any) -> CalibrationResult:
     first, *rest = made_once().parameters
     return made_once().model_copy(update={'parameters': (first.model_copy(update=update), *rest)})
 
 
 @pytest.mark.parametrize(('value', 'met'), [(0.0, True), (2.0, False)])
-def test_zero_friction_is_a_value_and_other_bounds_are_a_reason(value: float, met: bool) -> None:
+def test_zero_friction_is_a_value_and_other_bounds_are_a_reservation(
+    value: float, met: bool
+) -> None:
     friction = {'targets': ('joint/elbow/frictionloss',), 'bounds': (0.0, 2.0), 'value': value}
     result = with_parameter(verdict_kind=VerdictKind.AT_BOUND, **friction)
-    assert ('inside bounds' not in failed(result)) is met
-    assert not failed(result, outer_bounds=True)
+    assert not failed(result)
+    assert ('push against the bounds' not in reserved(result)) is met
 
 
-def test_verdicts_that_are_not_allowed_are_a_reason() -> None:
+def test_what_recordings_hardly_tell_is_a_reservation() -> None:
     result = with_parameter(verdict_kind=VerdictKind.NOT_EXCITED)
-    first = result.parameters[0].name
-    assert f'{first} is not excited' in failed(result)['verdicts']
-    assert not failed(result, allowed_verdicts=('identified', 'not excited'))
+    assert not failed(result)
+    assert f'hardly tell {result.parameters[0].name}' in reserved(result)
 
 
 def test_errors_over_windows_judge_as_those_over_whole_sequences_do() -> None:

@@ -16,7 +16,7 @@ from builders.recorded_pendulum import FOLDER
 from builders.trajectories import measure
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.errors import BagError, ConfigError
+from sysid_ros.errors import BagError, ConfigError, FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.workflows.init import (
@@ -48,6 +48,8 @@ HOSTILE = 'a: {b}\n- #\x1b[31m'
         ({'a': 60, 'b': 60, 'c': 50}, 'c'),
         ({'a': 42, 'b': 128}, 'a'),  # not the longest
         ({'validate_1': 60}, None),
+        # Of six the last two, without the longest.
+        ({'a': 9, 'b': 9, 'c': 9, 'd': 9, 'e': 10, 'f': 9}, 'df'),
     ],
 )
 def test_held_out_is_what_is_named_so_else_the_last(
@@ -55,7 +57,7 @@ def test_held_out_is_what_is_named_so_else_the_last(
 ) -> None:
     roles = roles_of([Path(name) for name in seconds], list(seconds.values()))
     found = [path.name for path, (role, _) in roles.items() if role == 'validate']
-    assert found == ([held_out] if held_out else [])
+    assert found == ([held_out] if held_out in seconds else list(held_out or ''))
 
 
 def test_a_folder_stands_for_the_recordings_in_it() -> None:
@@ -131,6 +133,19 @@ def test_what_is_confounded_is_believed_and_not_held(
     prior = {} if deviation is None else {'prior': {'std': deviation}}
     assert found.entry == item.entry | prior
     assert after_steps(item, said, worst='another').deviation is None
+
+
+def test_a_base_that_nothing_measures_is_refused_before_anything_is_looked_for(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / 'one.csv').write_text('t,j_pos\n' + ''.join(f'0.{k},{k}\n' for k in range(9)))
+    bodies = '<body name="trunk"><freejoint/><geom size=".1"/><body><joint name="j"/>'
+    model = tmp_path / 'legs.xml'
+    model.write_text(
+        f'<mujoco><worldbody>{bodies}<geom size=".1"/></body></body></worldbody></mujoco>'
+    )
+    with pytest.raises(FitError, match="'trunk' floats"):
+        propose_calibration([tmp_path / 'one.csv'], model, Nobody())
 
 
 HAND = """

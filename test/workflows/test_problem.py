@@ -14,11 +14,10 @@ import pytest
 from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.config.schema import CalibrationConfig
+from sysid_ros.errors import BagError, FitError
 from sysid_ros.fit.observer import Nobody
-from sysid_ros.model.description import Description
-from sysid_ros.model.loading import RobotModel
 from sysid_ros.workflows import problem
-from sysid_ros.workflows.problem import CalibrationBag, Problem, parameters_of, unlike_stamps
+from sysid_ros.workflows.problem import CalibrationBag, parameters_of, unlike_stamps
 
 MODEL = """
 <mujoco><worldbody><body>
@@ -65,17 +64,38 @@ def test_the_scale_of_a_current_is_identified_also_without_an_entry(
     assert most == names
 
 
-@pytest.mark.parametrize(('inside', 'floats'), [('', False), ('<freejoint/>', True)])
-def test_a_base_that_falls_because_nothing_measures_it_is_said(inside: str, floats: bool) -> None:
-    spec = mujoco.MjSpec.from_string(
-        MODEL.replace('<body>', f'<body name="trunk">{inside}{TRUNK}<body>').replace(
-            '</body>', '</body></body>'
-        )
+@pytest.mark.parametrize(
+    ('inside', 'sensors', 'refused'),
+    [
+        ('', {}, False),
+        ('<freejoint name="free"/>', {}, True),
+        ('<freejoint name="free"/>', {'place': '/tf.translation'}, False),
+        ('<freejoint name="free"/>', {'j_position': '/js.position[j]'}, True),
+    ],
+)
+def test_a_base_that_nothing_measures_is_refused_before_a_bag_is_read(
+    tmp_path: Path, inside: str, sensors: dict[str, str], refused: bool
+) -> None:
+    model = MODEL.replace('<body>', f'<body name="trunk">{inside}{TRUNK}<body>').replace(
+        '</body>', '</body></body>'
     )
-    source = RobotModel(Description(Path('arm.xml'), notes=('It has no meshes.',)), spec)
-    first, *more = Problem(spec, spec.compile(), (_bag('a'),), (), source).notes
-    assert first == 'It has no meshes.'
-    assert [" where 'trunk' is, which floats" in note for note in more] == [True] * floats
+    place = '<framepos name="place" objtype="body" objname="trunk"/></sensor>'
+    (tmp_path / 'arm.xml').write_text(model.replace('</sensor>', place))
+    mapping = {'sensors': sensors} if sensors else 'auto'
+    values = {
+        'model': tmp_path / 'arm.xml',
+        'bags': [{'path': str(tmp_path / 'absent')}],
+        'mapping': mapping,
+        'parameters': [{'target': 'joint/j/damping'}],
+    }
+    expected = "'trunk' floats .* without the free joint 'free'" if refused else 'There is no bag'
+    with pytest.raises(FitError if refused else BagError, match=expected):
+        problem.load(CalibrationConfig.model_validate(values), Nobody())
+
+
+def test_a_free_body_beside_the_robot_is_no_base() -> None:
+    ball = f'</body><body><freejoint/>{TRUNK}</body>'
+    problem.check_base(mujoco.MjModel.from_xml_string(MODEL.replace('</body>', ball)), ())
 
 
 def _bag(name: str, **sources: StampSource) -> CalibrationBag:

@@ -76,9 +76,13 @@ def config(folder: Path, held_out: str = 'held_out', **changes: Any) -> Calibrat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('estimator', ['windows', 'auto'])
-def test_a_balancing_robot_is_identified_over_windows(folder: Path, estimator: str) -> None:
-    result = identify(config(folder, estimator=estimator)).result
+@pytest.mark.parametrize(
+    ('estimator', 'sensors'), [('windows', None), ('auto', None), ('windows', ['*_position'])]
+)
+def test_a_balancing_robot_is_identified_over_windows(
+    folder: Path, estimator: str, sensors: list[str] | None
+) -> None:
+    result = identify(config(folder, estimator=estimator, sensors=sensors)).result
     assert result.accepted, result.acceptance
     assert not result.reservations
     assert result.solver.estimator is EstimatorKind.WINDOWS
