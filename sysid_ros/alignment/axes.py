@@ -270,8 +270,8 @@ class AxisColumn(NamedTuple):
     """One column of a bag, (n,) in its units.
 
     A command that is ``interpolated`` changes linearly from row to row; else it is held. All
-    columns of an ``unsigned`` field are magnitudes. Positions that are no radians are parts of a
-    range, or may be.
+    columns of an ``unsigned`` field are magnitudes. Positions with a span are parts of a range, or
+    may be.
     """
 
     topic: str
@@ -288,17 +288,9 @@ class AxisColumn(NamedTuple):
     def of(cls, topic: TopicColumns, field: Field, label: str) -> AxisColumn:
         """Take a column of a topic."""
         values = field.values[:, field.labels.index(label)]
-        return cls(
-            topic.topic,
-            field.name,
-            label,
-            topic.receive_ns,
-            topic.header_ns,
-            values,
-            field.interpolated,
-            are_magnitudes(field),
-            field.spans.get(label),
-        )
+        where = topic.topic, field.name, label, topic.receive_ns, topic.header_ns
+        unsigned, span = are_magnitudes(field), field.spans.get(label)
+        return cls(*where, values, field.interpolated, unsigned, span)
 
     @property
     def name(self) -> str:

@@ -466,7 +466,7 @@ def predict(
         return 0
     print_joint_errors(make_console(), prediction, errors)
     for name in prediction.unstable:
-        say(f'the simulation of {name} becomes unstable')
+        say(f'the simulation of {name} diverges')
     say(f'wrote {output}: {messages} messages, of them {", ".join(topics)}')
     return 0
 

@@ -251,7 +251,7 @@ def print_preflight(console: LiteralConsole, found: Preflight) -> None:
         _print_expected(console, found)
     _print_sources(console, found)
     for name in found.unstable:
-        console.print(f'{name}: the nominal model becomes unstable; left out here')
+        console.print(f'{name}: simulations of the nominal model diverge; left out here')
     if found.unstable:
         console.print()
     print_findings(console, found.health)

@@ -136,6 +136,7 @@ class ProposedTarget:
     left_out: str = ''  # why it is not identified; empty where it is
     note: str = ''  # what the first steps of a fit say; empty where it is simply identified
     deviation: float | None = None  # of the prior around the model's value; None for no prior
+    log: bool = False  # whether it may be wrong by a factor
 
     @property
     def attribute(self) -> str:
@@ -155,6 +156,8 @@ class ProposedTarget:
             found['bounds'] = list(self.bounds)
         if self.name:
             found = {'name': self.name, **found, 'shared': True}
+        if self.log:
+            found['scale'] = 'log'
         return found | ({'prior': {'std': self.deviation}} if self.deviation else {})
 
 
@@ -477,8 +480,6 @@ def _targets(
     commanded = {joint.name for found in reports for joint in found.joints if joint.command}
     # A servo whose gains are guesses may be as stiff as the stiffest of them may be.
     stiffest = _TIMES * max((kp for name, kp, _ in servos.values() if name in guessed), default=0.0)
-    kps = [kp for joint, (_, kp, _) in servos.items() if kp and joint in commanded]
-    kvs = [kv for joint, (_, _, kv) in servos.items() if kv and joint in commanded]
     found: dict[str, list[ProposedTarget]] = {}
     for joint, (actuator, kp, kv) in servos.items():
         own = actuator not in guessed
@@ -491,13 +492,12 @@ def _targets(
             target = f'joint/{joint}/{attribute}'
             item = ProposedTarget(target, (0.0, _rounded_up(most)), left_out=why)
             found.setdefault(attribute, []).append(item)
-        for attribute, gain, every in (('kp', kp, kps), ('kv', kv, kvs)):
+        for attribute, gain in (('kp', kp), ('kv', kv)):
             why = _TRUSTED if own and efforts else ''
             if attribute == 'kv' and alike and not by_servo:
                 why = _ALIKE.format("joint's damping")
             if gain and joint in commanded:
-                bounds = _two_digits(min(every) / _TIMES), _two_digits(max(every) * _TIMES)
-                item = ProposedTarget(f'actuator/{actuator}/{attribute}', bounds, left_out=why)
+                item = ProposedTarget(f'actuator/{actuator}/{attribute}', left_out=why, log=True)
                 found.setdefault(attribute, []).append(item)
     targets = [item for items in found.values() for item in items]
     if any(bag.commanded for bag in bags) and model.nactuator:

@@ -79,7 +79,7 @@ class Preflight:
     bags: tuple[InformationSource, ...] = ()
     noise: dict[str, float] = dataclasses.field(default_factory=dict)  # by sensor, in its unit
     health: tuple[HealthFinding, ...] = ()  # of the bags
-    unstable: tuple[str, ...] = ()  # training sequences that the nominal model cannot simulate
+    unstable: tuple[str, ...] = ()  # training sequences on which the nominal model diverges
     dead: tuple[str, ...] = ()  # sensors that never move
     samples: int = 0  # measured values that would be compared
     method: str = METHOD  # what the intervals assume
@@ -128,9 +128,9 @@ def predicted(
 
     What the model lacks and how far nominal values are off is in what was measured: a few steps
     leave of the residuals about what the fit will leave, in size and in time. So all that is said
-    here is what the fit would say if it ended there. Sequences on which the nominal model is
-    unstable are left out. Steps go on from ``begun``, those with the same recordings; the steps are
-    returned, too, None where simulations diverge.
+    here is what the fit would say if it ended there. Sequences on which simulations of the
+    nominal model diverge are left out. Steps go on from ``begun``, those with the same recordings;
+    the steps are returned, too, None where simulations diverge.
     """
     observer.stage(f'taking the first steps of a fit, {len(problem.parameters)} parameters')
     problem = with_timestep(problem, config.solver)
@@ -159,12 +159,16 @@ def predicted(
             f'or {instead}.'
         )
     # Windows that grow begin where motion can be predicted still.
-    if not options.windowed and options.start != 'windows':
-        with make_simulator(problem.spec, parameters, stable, threads, drives=drives) as simulator:
-            residuals = Residuals(simulator, estimate_noise(simulator.runs))
-            diverging = '' if simulator.prescribed else _diverging(residuals, nominal, ROUGH)
-        if diverging:
-            return _lost(problem, unstable, diverging), None
+    if not options.windowed and options.start != 'windows' and stable[0].motion is None:
+        rough = {}
+        for run in stable:
+            with make_simulator(problem.spec, parameters, [run], 1, drives=drives) as simulator:
+                residuals = Residuals(simulator, estimate_noise(simulator.runs))
+                rough[run.name] = _diverging(residuals, nominal, ROUGH)
+        stable = [run for run in stable if not rough[run.name]]
+        if not stable:
+            return _lost(problem, unstable, next(iter(rough.values()))), None
+        unstable += [name for name, how in rough.items() if how]
     found = identify(
         problem.spec, parameters, stable, options=options, begun=begun, observer=observer
     )

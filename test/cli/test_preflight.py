@@ -98,7 +98,7 @@ def test_sources_and_trouble_are_printed():
         'bag second: without it damping would be lost',
         'adds nothing (no interval 5 % wider without): sensor v',
         'never moves, left out: effort',
-        'wild: the nominal model becomes unstable; left out here',
+        'wild: simulations of the nominal model diverge; left out here',
         'caution: gap: first (2): 0.3 s',
     ):
         assert expected in lines
