@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,26 @@ class ResidualLike(Protocol):
         """
 
 
+@runtime_checkable
+class CurvedResiduals(ResidualLike, Protocol):
+    """Residuals whose curvature is known, too: derivatives anywhere cost hardly anything.
+
+    Attributes:
+        more: How many samples they stand for beyond their own number.
+    """
+
+    more: int
+
+    def bending(self, x: Array, residual: Array) -> Array:
+        """Return the (p, p) sum of (n,) residuals times second derivatives at (p,) values."""
+
+    def followed(self, x: Array, move: Array, free: NDArray[np.bool_]) -> Array:
+        """Return (p,) values whose residuals are what a straight move would leave of straight ones.
+
+        Only the (p,) free ones differ from where the move leads.
+        """
+
+
 class FunctionResiduals:
     """A plain vectorised function as residuals; not finite ones count as diverged.
 
@@ -214,6 +234,14 @@ class Variables:
     def slope(self, z: Array) -> Array:
         """Return the (p,) derivative of the values by the variables."""
         return np.where(self._log, self.values(z), self._scale)
+
+    def bending(self, z: Array, bending: Array, gradient: Array) -> Array:
+        """Return a (p, p) second derivative by values as that by the variables.
+
+        The (p,) gradient is that by the variables.
+        """
+        slope = self.slope(z)
+        return np.asarray(np.outer(slope, slope) * bending + np.diag(self._log * gradient))
 
 
 def column_norms(matrix: Array) -> Array:

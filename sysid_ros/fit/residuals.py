@@ -337,6 +337,13 @@ class Residuals:
         changes[self.prior_rows] = -self.priors.matrix * np.where(wanted, steps, 0.0)
         return StepChanges(residual, changes, wild, unstable)
 
+    def channels(self) -> Iterator[tuple[int, Readings, int, NDArray[np.bool_], float]]:
+        """Yield each channel's sequence, series, place in it, (n,) samples that count and scale."""
+        for run, own in enumerate(self._compared):
+            for compared in own:
+                for k, scale in enumerate(compared.scale.tolist()):
+                    yield run, compared.readings, k, compared.mask[:, k], scale
+
     def of(self, sequences: Sequence[Sequence[Trajectory]]) -> Residuals:
         """Return the residuals of other sequences, of each simulator's, in the same scales."""
         return Residuals(

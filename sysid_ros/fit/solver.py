@@ -33,6 +33,7 @@ from sysid_ros.fit.differences import (
     FORWARD,
     NEGLIGIBLE,
     SMALL,
+    CurvedResiduals,
     Differences,
     Linearisation,
     ResidualLike,
@@ -148,7 +149,12 @@ class Quadratic(NamedTuple):
 
 
 def quadratic(
-    z: Array, residual: Array, jacobian: Array, bounds: tuple[Array, Array], loss: Loss
+    z: Array,
+    residual: Array,
+    jacobian: Array,
+    bounds: tuple[Array, Array],
+    loss: Loss,
+    more: int = 0,
 ) -> Quadratic:
     """Model the cost around a point.
 
@@ -158,7 +164,8 @@ def quadratic(
     something, standard errors are larger: by how much, in the mean over all directions, the scatter
     S of the scores' sums over stretches says, the trace of H⁻¹ S over that of independent ones.
 
-    The (n, p) Jacobian and the bounds are those of the (p,) scaled variables z.
+    The (n, p) Jacobian and the bounds are those of the (p,) scaled variables z. Residuals that
+    stand for more samples than they are have no neighbours.
     """
     norms = column_norms(jacobian)
     unit = 1.0 / np.maximum(norms, _EPS)
@@ -168,11 +175,13 @@ def quadratic(
     near = math.sqrt(_EPS) * np.maximum(np.abs(z), 1.0)
     held = ((z <= bounds[0] + near) & (gradient > 0)) | ((z >= bounds[1] - near) & (gradient < 0))
     free = np.flatnonzero(~held & (norms > 0))
-    variance = float(influence @ influence) / max(len(residual) - len(free), 1)
+    variance = float(influence @ influence) / max(len(residual) + more - len(free), 1)
 
     def model(weight: Array) -> Quadratic:
         weighted = jacobian if loss == 'linear' else weight[:, None] * jacobian
         hessian = (jacobian.T @ weighted) * np.outer(unit, unit)
+        # The box solver does without damping only where there is curvature in each direction.
+        hessian[np.diag(norms == 0)] = 1.0
         values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
         along = vectors.T @ gradient[free]
         known = values > NEGLIGIBLE * values.max(initial=0.0)
@@ -181,10 +190,12 @@ def quadratic(
         squared = float(np.sum(along[known] ** 2 / values[known]))
         if not variance > 0 or not squared > 0:
             return Quadratic(unit, gradient, hessian, newton, 0.0, variance)
+        decrement = math.sqrt(squared / variance)
+        if more:
+            return Quadratic(unit, gradient, hessian, newton, decrement, variance)
         scatter = _scatter(jacobian * unit, influence)[np.ix_(free, free)]
         ratio = np.linalg.lstsq(hessian[np.ix_(free, free)], scatter, rcond=NEGLIGIBLE)[0]
         alike = max(float(np.trace(ratio)) / (variance * len(free)), 1.0)
-        decrement = math.sqrt(squared / variance)
         return Quadratic(unit, gradient, hessian, newton, decrement, variance, alike)
 
     found = model(weight)
@@ -582,9 +593,7 @@ class _Run:
         fall = state.point.cost - min(point.cost for point in points)
         # A Jacobian of few columns costs no more than bent steps.
         if len(state.point.z) > 2 * _LADDER and fall < _GOOD_RATIO * state.model.fall(ladder[0].dx):
-            pairs = zip(ladder, points, strict=True)
-            loss = self._settings.loss
-            curved = [bent(state, step, ahead, self.variables, loss) for step, ahead in pairs]
+            curved = [self._bent(state, *pair) for pair in zip(ladder, points, strict=True)]
             ladder += [step for step in curved if step is not None]
             if len(ladder) > len(points):
                 points += self.evaluate([step.z for step in ladder[len(points) :]])
@@ -597,6 +606,16 @@ class _Run:
             return self._mended(state) or replace(state, stuck=True)
         most = max(step.damping for step in ladder)
         return replace(state, damping=raised(most), ladder=_LADDER)
+
+    def _bent(self, state: State, step: Step, ahead: Point) -> Step | None:
+        """Return a step that follows the curve of a narrow valley, if that can be had."""
+        variables = self.variables
+        if not isinstance(self.residuals, CurvedResiduals):
+            return bent(state, step, ahead, variables, self._settings.loss)
+        x = variables.values(state.point.z)
+        free = (step.z > variables.lower) & (step.z < variables.upper)
+        there = self.residuals.followed(x, variables.values(step.z) - x, free)
+        return step._replace(z=variables.start(there))
 
     def _moved(self, state: State, step: Step, point: Point) -> State:
         """Go to a point, with the Jacobian that led there if it holds."""
@@ -694,8 +713,20 @@ class _Run:
         return jacobian
 
     def _model(self, point: Point, jacobian: Array) -> Quadratic:
-        bounds = self.variables.lower, self.variables.upper
-        return quadratic(point.z, point.residual, jacobian, bounds, self._settings.loss)
+        variables, residuals, loss = self.variables, self.residuals, self._settings.loss
+        bounds = variables.lower, variables.upper
+        if not isinstance(residuals, CurvedResiduals):
+            return quadratic(point.z, point.residual, jacobian, bounds, loss)
+        found = quadratic(point.z, point.residual, jacobian, bounds, loss, residuals.more)
+        # Steps follow the curve of what they change: the curvature of what they leave remains.
+        left = point.residual + jacobian @ (found.unit * found.newton)
+        bending = residuals.bending(variables.values(point.z), left)
+        bending = variables.bending(point.z, bending, jacobian.T @ left)
+        hessian = found.hessian + bending * np.outer(found.unit, found.unit)
+        free = np.flatnonzero(found.newton)
+        # Where that has no least value, as far from the optimum, Gauss and Newton's steps lead on.
+        convex = np.linalg.eigvalsh(hessian[np.ix_(free, free)]).min(initial=1.0) > 0
+        return found._replace(hessian=hessian) if convex else found
 
     def _note(self, state: State, step: float, damping: float) -> None:
         seconds = time.monotonic() - self._began

@@ -22,6 +22,7 @@ from sysid_ros.config.schema import StartChoice
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import CLEARLY, ResidualLike, Variables
+from sysid_ros.fit.forces import regress_forces
 from sysid_ros.fit.regression import not_applicable, regress
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import (
@@ -310,7 +311,7 @@ def resume(
     it had the same unknowns.
     """
     _allow_for_misfit(context, residuals, start.x)
-    solution = context.attempt(residuals, start.x, begun)
+    solution = context.attempt(residuals, regress_forces(context, residuals, start.x), begun)
     return None if solution is None else FirstSolution(residuals, solution, start)
 
 
@@ -386,7 +387,7 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
         return good
     staged = solve_in_stages(
         residuals,
-        _nominal(residuals),
+        regress_forces(context, residuals, _nominal(residuals)),
         settings=context.settings_left,
         tolerance=ROUGH_TOLERANCE,
         cancel=context.cancel,

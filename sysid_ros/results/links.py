@@ -208,7 +208,7 @@ def _terms(
     still = np.zeros(model.nv)
     motion = PrescribedMotion(1.0, 0, qpos, qvel, qacc, still, IDENTITY, 1.0, 1)
     regression, every = regressor(model, motion), np.arange(count)
-    forces = np.stack([regression.lines(own, every)[0] for own in np.eye(model.nv)], axis=1)
+    forces = np.stack([regression.lines(own)[every, :-1] for own in np.eye(model.nv)], axis=1)
     for body in range(1, model.nbody):
         for joint in np.flatnonzero(model.jnt_bodyid == body).tolist():
             name = model.joint(joint).name

@@ -214,12 +214,13 @@ class Regressor(NamedTuple):
             axis=1,
         )
 
-    def lines(self, weights: Array, rows: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Return (r, k) what a sum of forces is linear in at some rows, and the (r,) rest."""
-        found = np.zeros((len(rows), self.width))
+    def lines(self, weights: Array) -> Array:
+        """Return (n, k + 1) what a sum of forces is linear in; the last column is its rest."""
+        found = np.zeros((self.rest.shape[1], self.width + 1))
         for dof in np.flatnonzero(weights):
-            found[:, self.columns[dof]] += weights[dof] * self.matrices[dof][rows]
-        return found, weights @ self.rest[:, rows]
+            found[:, self.columns[dof]] += weights[dof] * self.matrices[dof]
+        found[:, -1] = weights @ self.rest
+        return found
 
 
 def _half_step(model: mujoco.MjModel) -> float:

@@ -112,25 +112,43 @@ class InverseSimulator(Simulator):
                 forces[place] = own.forces(numbers[[candidate]])[0]
         return forces
 
+    @property
+    def linear(self) -> bool:
+        """Whether all that unknowns decide of the forces are numbers that these are linear in."""
+        fields = {
+            slot.field
+            for unknown in self.parameters
+            for target in unknown.targets
+            for slot in target.slots(self.model)
+        }
+        return not self._build and fields.isdisjoint({*GEOMETRY, 'actuator_gear'})
+
+    def lines(self, index: int, column: int) -> Array:
+        """Return (steps, k + 1) what a sensor's force is linear in, and its rest, along a motion.
+
+        The k numbers are those of `numbers_of`.
+        """
+        run, motion = self.runs[index], tuple(self._motions)[index]
+        found = self._regressors[index].lines(self._weights[column])
+        # A delay may look a little beyond the ends.
+        rows = np.clip(np.arange(run.steps) - _first_kept(motion), 0, len(found) - 1)
+        return np.asarray(found[rows])
+
     def equations(self) -> dict[str, tuple[Array, Array]]:
         """Return what the forces of each sensor are linear in, over all motions.
 
         That is (n, k) lines of the `Regressor`, and the (n,) readings less its rest.
         """
-        found: dict[str, list[tuple[Array, Array]]] = {}
-        for run, motion, own in zip(self.runs, self._motions, self._regressors, strict=True):
+        found: dict[str, list[Array]] = {}
+        for index, run in enumerate(self.runs):
             for readings in run.readings:
-                rows = np.rint(readings.times / run.timestep).astype(np.int64) - _first_kept(motion)
                 for sensor, column, values in zip(
                     readings.sensors, readings.columns.tolist(), readings.measured.T, strict=True
                 ):
-                    known = np.isfinite(values)
-                    matrix, rest = own.lines(self._weights[column], rows[known])
-                    found.setdefault(sensor, []).append((matrix, values[known] - rest))
-        return {
-            sensor: (np.concatenate([m for m, _ in parts]), np.concatenate([f for _, f in parts]))
-            for sensor, parts in found.items()
-        }
+                    both = np.column_stack([readings.at_stamps(self.lines(index, column)), values])
+                    found.setdefault(sensor, []).append(both[np.isfinite(values)])
+        tables = {sensor: np.concatenate(parts) for sensor, parts in found.items()}
+        return {s: (table[:, :-2], table[:, -1] - table[:, -2]) for s, table in tables.items()}
 
     def numbers_of(self, candidates: Array) -> Array:
         """Return (m, k) what candidates have for the columns of `equations`."""

@@ -123,7 +123,39 @@ class Lookup(NamedTuple):
         )
 
 
-def lookup(times: Array, timestep: float) -> Lookup:
+#: Coefficients of the powers 0 to 3 of a sample's share, for the row before the two around it, for
+#: these two, and for the next (E. Catmull and R. Rom, "A class of local interpolating splines",
+#: Computer Aided Geometric Design, 1974).
+_CUBIC = 0.5 * np.array([[0, -1, 2, -1], [2, 0, -5, 3], [0, 1, 4, -3], [0, 0, -1, 1]])
+
+
+class SmoothLookup(Lookup):
+    """Where samples lie between the rows of what is smooth: on cubics through four of them.
+
+    Between rows a straight line is half as noisy as they are, so that a delay of half a row would
+    seem better than the true one.
+    """
+
+    def __call__(self, values: Array) -> Array:
+        """Evaluate (…, steps, k) rows at the (…, n, k) samples; (steps, k) for columns apart."""
+        return values[..., self.rows, :] if self.weights is None else self._sum(values, _CUBIC)
+
+    def slopes(self, values: Array) -> Array:
+        """Return the change of (steps, k) rows per step at the samples."""
+        return self._sum(values, _CUBIC[:, 1:] * np.arange(1, 4))
+
+    def _sum(self, values: Array, powers: Array) -> Array:
+        share = np.zeros((len(self.rows), 1)) if self.weights is None else self.weights
+        last, found = values.shape[-2] - 1, np.zeros(1)
+        for offset, own in zip((-1, 0, 1, 2), powers, strict=True):
+            rows = np.clip(self.rows + offset, 0, last)
+            one = rows.ndim == 1
+            there = values[..., rows, :] if one else np.take_along_axis(values, rows, axis=0)
+            found = found + np.polynomial.polynomial.polyval(share, own) * there
+        return found
+
+
+def lookup(times: Array, timestep: float, kind: type[Lookup] = Lookup) -> Lookup:
     """Find samples at (n,) times, or (n, k) of columns apart, s; row k is at ``k * timestep``."""
     position = np.maximum(times / timestep, 0.0)
     near = np.rint(position)
@@ -131,8 +163,8 @@ def lookup(times: Array, timestep: float) -> Lookup:
     rows = np.floor(position).astype(np.int64)
     weights: Array = position - rows
     if rows.ndim > 1:
-        return Lookup(rows, weights)
-    return Lookup(rows, weights[:, None] if np.any(weights) else None)
+        return kind(rows, weights)
+    return kind(rows, weights[:, None] if np.any(weights) else None)
 
 
 def _selection(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
@@ -156,19 +188,24 @@ class Readings:
     #: Recorded field with (n, k) values that are added at the samples, if it is there: what
     #: commands that are held make of forces.
     held: str = ''
+    smooth: bool = False  # whether what is recorded is, as forces along a smoothed motion are
     measured: Array = field(init=False, repr=False)  # (n, k) values of the columns
     at_stamps: Lookup = field(init=False, repr=False)  # evaluates rows at the measured stamps
     _columns: NDArray[np.int64] | slice = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'measured', self.series.data[:, _selection(self.own)])
-        object.__setattr__(self, 'at_stamps', lookup(self.times, self.timestep))
+        object.__setattr__(self, 'at_stamps', self.at(self.times))
         object.__setattr__(self, '_columns', _selection(self.columns))
 
     @property
     def times(self) -> Array:
         """(n,) seconds from the start of the sequence."""
         return self.series.times
+
+    def at(self, times: Array) -> Lookup:
+        """Return what evaluates rows at (n,) times, or (n, k) of columns apart, s."""
+        return lookup(times, self.timestep, SmoothLookup if self.smooth else Lookup)
 
     @property
     def lawful(self) -> bool:
@@ -268,7 +305,7 @@ class Readings:
         common = np.all(delays == delays[0])
         times = self.times - delays[0] if common else self.times[:, None] - delays
         # Never beyond the last row: what lies there is not compared.
-        at = lookup(np.minimum(times, (len(values) - 2) * self.timestep), self.timestep)
+        at = self.at(np.minimum(times, (len(values) - 2) * self.timestep))
         state = np.array(self._with_held(at(values), rows))
         if not slopes:
             return state, np.empty((0, 0))
@@ -485,7 +522,10 @@ def prepare(
         np.asarray(sequence.initial_qvel, dtype=np.float64),
         _activation(model, sequence, commands),
         commands,
-        tuple(replace(each, held=f'held/{number}') for number, each in enumerate(readings)),
+        tuple(
+            replace(each, held=f'held/{number}', smooth=sequence.motion is not None)
+            for number, each in enumerate(readings)
+        ),
         timestep,
     )
 

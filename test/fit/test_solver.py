@@ -362,3 +362,14 @@ def test_the_valley_of_rosenbrock_is_followed_to_its_end(bound: float) -> None:
     solution = solve(FunctionResiduals(residual, unknowns), np.array([-1.2, 1.0]))
     assert solution.success
     np.testing.assert_allclose(solution.x, 1.0, atol=1e-9)
+
+
+def test_what_has_no_effect_damps_no_step() -> None:
+    table = np.random.default_rng(0).normal(size=(40, 2))
+    measured = table @ [1.0, 2.0] + 0.1 * np.random.default_rng(1).normal(size=40)
+    names = [Unknown(name, (), 0.5, -10.0, 10.0) for name in 'abc']
+    residuals = FunctionResiduals(lambda x: measured[:, None] - table @ x[:, :2].T, names)
+    solution = solve(residuals, np.full(3, 0.5))
+    assert solution.success
+    assert solution.trace[1].regulariser == 0.0
+    np.testing.assert_allclose(solution.x[:2], np.linalg.lstsq(table, measured)[0], atol=1e-6)

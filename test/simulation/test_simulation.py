@@ -20,7 +20,7 @@ from sysid_ros.model.loading import differing_fields, native_delay
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 from sysid_ros.simulation.prediction import predict, predict_each
-from sysid_ros.simulation.runs import HeldCommand, lookup
+from sysid_ros.simulation.runs import HeldCommand, SmoothLookup, lookup
 from sysid_ros.simulation.simulator import Simulator, unlogged
 
 TIMESTEP = 0.002
@@ -303,3 +303,20 @@ def test_the_slope_of_what_jumps_is_that_of_what_is_compared(*, apart: bool) -> 
 def test_on_a_row_the_slope_is_the_mean_of_both_sides() -> None:
     slopes = lookup(TIMESTEP * np.arange(1, 19), TIMESTEP).slopes(ROWS)
     np.testing.assert_allclose(slopes, np.gradient(ROWS, axis=0)[1:19])
+
+
+def test_what_is_smooth_is_as_large_between_rows_as_on_them() -> None:
+    rows = np.arange(200) * TIMESTEP
+    rate = 0.4 / TIMESTEP
+    waves = np.sin(np.outer(rows, rate) + np.array([0.0, 1.0]))
+    times = rows[20:-20] + 0.5 * TIMESTEP
+    true = np.sin(np.outer(times, rate) + np.array([0.0, 1.0]))
+    smooth = lookup(times, TIMESTEP, SmoothLookup)
+    assert np.abs(smooth(waves) - true).max() < 1e-3
+    assert np.abs(lookup(times, TIMESTEP)(waves) - true).max() > 1e-2
+    apart = lookup(np.stack([times, times], axis=1), TIMESTEP, SmoothLookup)
+    np.testing.assert_allclose(apart(waves), smooth(waves))
+    step = 1e-4 * TIMESTEP
+    ahead, behind = (lookup(times + s, TIMESTEP, SmoothLookup)(waves) for s in (step, -step))
+    slopes = (ahead - behind) / (2 * step) * TIMESTEP
+    np.testing.assert_allclose(smooth.slopes(waves), slopes, atol=1e-6)
