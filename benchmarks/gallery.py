@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real robots by the README's way: ``sysid init``, then ``sysid calibrate``, both unedited.
 
-``prepare`` writes for each robot what a newcomer has: the model as it was published, and the
-recordings with the names and units of their source. Only what every user has to do is done: times
-for a log that has none, the gears between motor and joint, half turns to radians. ``calibrations``
-then runs both commands in each folder and keeps the result beside the recordings.
+``prepare`` writes what a newcomer has: the model as it was published, and recordings with names and
+units of their source, changed only as every user must. ``calibrations`` runs both commands in each
+folder, ``table`` compares the results with what needs nothing of the package, and draws them.
 
 Recordings and models are no part of the project. --data is a folder with ``servo_sysid`` (github
 mauicv/servo-sysid), ``go2_iit`` (iit-DLSLab/sim2real-robot-identification) and ``so101``
