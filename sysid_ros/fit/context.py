@@ -20,6 +20,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.fit.differences import ResidualLike
 from sysid_ros.fit.noise import JointPrior
 from sysid_ros.fit.solver import (
+    PROMISED,
     RESERVED,
     ROUGH_TOLERANCE,
     FitLog,
@@ -57,12 +58,16 @@ class FitContext:
     @property
     def is_late(self) -> bool:
         """Whether there is no time for another iteration on all data and what follows it."""
-        return time.monotonic() + RESERVED * self.log.longest > self.settings.deadline
+        return not self.has_time(0.0)
 
     @property
     def may_go_on(self) -> bool:
         """Whether neither the limit of iterations nor that of time is reached."""
         return self.log.taken < self.settings.max_iterations and not self.is_late
+
+    def has_time(self, seconds: float) -> bool:
+        """Return whether something may take so long before what follows it."""
+        return time.monotonic() + seconds + RESERVED * self.log.longest <= self.settings.deadline
 
     @property
     def settings_left(self) -> SolverSettings:
@@ -80,18 +85,38 @@ class FitContext:
         return (opened or self.opened).enter_context(self.make_simulator(unknowns, sequences))
 
     def solve(
-        self, residuals: ResidualLike, start: Array, tolerance: float, known: Solution | None = None
+        self,
+        residuals: ResidualLike,
+        start: Array,
+        tolerance: float | None = None,
+        known: Solution | None = None,
     ) -> Solution:
-        """Solve with the iterations that are left; see `solver.solve`."""
-        return solve(residuals, start, tolerance=tolerance, known=known, **self._options)
+        """Solve with the iterations that are left; see `solver.solve`.
+
+        Without a tolerance the solution is a rough one, as another one with other weights follows.
+        """
+        options = self._rough if tolerance is None else {**self._options, 'tolerance': tolerance}
+        return solve(residuals, start, known=known, **options)
 
     def attempt(
         self, residuals: ResidualLike, start: Array, begun: Solution | None = None
     ) -> Solution | None:
         """Return a rough solution straight from (p,) values; None where it cannot begin."""
-        options = {'tolerance': ROUGH_TOLERANCE, 'begun': begun, **self._options}
-        found = attempt(residuals, start, **options)
+        found = attempt(residuals, start, begun=begun, **self._rough)
         return None if isinstance(found, FitError) else found
+
+    @property
+    def rough_settings(self) -> SolverSettings:
+        """The settings that are left for a solution that another one with other weights follows."""
+        return dataclasses.replace(self.settings_left, promised=PROMISED)
+
+    @property
+    def _rough(self) -> dict[str, Any]:
+        return {
+            **self._options,
+            'settings': self.rough_settings,
+            'tolerance': ROUGH_TOLERANCE,
+        }
 
     @property
     def _options(self) -> dict[str, Any]:

@@ -26,6 +26,8 @@ _LONGEST = 0.2
 #: Later steps are this part of the solve's tolerance in standard errors, and columns this accurate:
 #: a relative error of a column moves the optimum by about so many standard errors.
 _PART = 0.5
+#: Columns share simulations where each changes what the others do by less than this part.
+_SHARED = 0.05
 #: Less than this part of the largest eigenvalue or square is rounding.
 NEGLIGIBLE = 1e-12
 #: Where residuals jump, slopes hold over so many standard errors, and over so many times the steps
@@ -72,6 +74,19 @@ class StepChanges(NamedTuple):
     changes: Array
     diverged: NDArray[np.bool_]  # (p,) whether the moved candidate's simulation became unstable
     unstable: bool  # whether that of the point did
+    # (p, s) norms of the changes of each sensor's residuals; None where residuals have no sensors.
+    reach: Array | None = None
+
+
+class Sharing(NamedTuple):
+    """Which steps may be made in one simulation, as columns of sparse Jacobians may.
+
+    A. R. Curtis, M. J. D. Powell and J. K. Reid, "On the estimation of sparse Jacobian matrices",
+    IMA J. Appl. Math. 13, 1974. Here entries are not zero but small.
+    """
+
+    apart: NDArray[np.bool_]  # (p, p) which may not
+    own: NDArray[np.bool_]  # (p, s) on which sensors an unknown's changes are not negligible
 
 
 class ResidualLike(Protocol):
@@ -104,6 +119,7 @@ class ResidualLike(Protocol):
         steps: Array,
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
+        sharing: Sharing | None = None,
     ) -> StepChanges:
         """Evaluate a point and one step of each unknown in one batch.
 
@@ -112,6 +128,7 @@ class ResidualLike(Protocol):
             steps: (p,) signed, in the unknowns' units.
             columns: (p,) which steps are wanted; all unless given.
             base: (n,) residuals at ``x`` where they are known.
+            sharing: Which steps may share a simulation, where that is known.
         """
 
 
@@ -168,6 +185,7 @@ class FunctionResiduals:
         steps: Array,
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
+        sharing: Sharing | None = None,  # noqa: ARG002 (there are no sensors)
     ) -> StepChanges:
         """Evaluate a point and one step of each unknown in one call of the function."""
         wanted = np.arange(len(x)) if columns is None else np.flatnonzero(columns)
@@ -281,10 +299,13 @@ class Differences:
         central: (p,) which columns are central differences.
         checked: (p,) which columns were found to be right, or made so.
         wide: (p,) which columns are slopes over standard errors, for residuals that jump.
+        shared: Whether the last Jacobian is of simulations that columns shared.
     """
 
-    def __init__(self, residuals: ResidualLike, tolerance: float = ACCURACY) -> None:
-        """Begin with the steps of a smooth problem."""
+    def __init__(
+        self, residuals: ResidualLike, tolerance: float = ACCURACY, *, sharing: bool = True
+    ) -> None:
+        """Begin with the steps of a smooth problem; columns may share simulations, or not."""
         unknowns = residuals.unknowns
         self._residuals = residuals
         self._lower = np.array([unknown.min_value for unknown in unknowns])
@@ -298,6 +319,9 @@ class Differences:
         self._accurate = self._change = _PART * tolerance
         self._slopes = np.zeros(len(unknowns))
         self._noise = 1.0
+        self._sensors = getattr(getattr(residuals, 'samples', None), 'sensors', ())
+        self._reach: Array | None = None  # (p, s) slopes of each sensor's residuals, once known
+        self._may_share, self.shared = sharing, False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -306,12 +330,40 @@ class Differences:
         return tuple(unknown.name for unknown, central in named if central)
 
     def take_steps(self, other: Differences) -> None:
-        """Take over what was found for other residuals of the same, or the first, unknowns."""
-        count = len(other.size)
-        self.checked[:count] |= other.checked
+        """Take over what was found for other residuals of unknowns with the same names."""
+        names = [unknown.name for unknown in self._residuals.unknowns]
+        known = [unknown.name for unknown in other._residuals.unknowns]
+        _, own, theirs = np.intersect1d(names, known, return_indices=True)
+        self.checked[own] |= other.checked[theirs]
         for name in ('size', 'central', 'wide', '_slopes'):
-            getattr(self, name)[:count] = getattr(other, name)
+            getattr(self, name)[own] = getattr(other, name)[theirs]
         self._noise, self._change = other._noise, other._change
+        if other._reach is not None and other._sensors == self._sensors:
+            # What is not known is apart from all others.
+            self._reach = np.full((len(names), len(self._sensors)), np.inf)
+            self._reach[own] = other._reach[theirs]
+        self.shared = other.shared
+
+    def apart(self, found: Linearisation) -> None:
+        """Let no columns share simulations any more, and mend those that did."""
+        self._may_share = self.shared = False
+        jacobian = self.at(found.x, found.residual, ~self.wide).jacobian
+        found.jacobian[:, ~self.wide] = jacobian[:, ~self.wide]
+
+    def _sharing(self, steps: Array) -> Sharing | None:
+        """Return which columns may share simulations, as far as it is known."""
+        if self._reach is None or not self._may_share:
+            return None
+        with np.errstate(invalid='ignore', over='ignore'):
+            changes = self._reach * np.abs(steps)[:, None]
+            norms = np.linalg.norm(changes, axis=1)
+            told = np.isfinite(norms) & (norms > 0)
+            own = ~told[:, None] | (changes > _SHARED * changes.max(axis=1, keepdims=True))
+            # For each unknown, what each other one changes where it acts.
+            others = np.sqrt(own @ np.where(told[:, None], changes, 0.0).T ** 2)
+        apart = ~told | ~told[:, None] | (others > _SHARED * norms[:, None])
+        apart |= apart.T
+        return None if apart.all() else Sharing(apart, own)
 
     def at(
         self, x: Array, base: Array | None = None, columns: NDArray[np.bool_] | None = None
@@ -325,9 +377,17 @@ class Differences:
         """
         self._size_by_slopes(x)
         steps = self._steps(x)
-        around = self._residuals.step_changes(x, steps, columns, base)
+        sharing = self._sharing(steps)
+        around = self._residuals.step_changes(x, steps, columns, base, sharing)
         residual, jacobian = around.residual, around.changes
         jacobian /= steps
+        if around.reach is not None:
+            self._reach = np.full_like(around.reach, np.inf) if self._reach is None else self._reach
+            new = np.ones(len(x), dtype=bool) if columns is None else columns
+            self.shared = sharing is not None and bool(new.sum() > 1)
+            # What is not known had no share in a simulation.
+            new &= ~np.isfinite(self._reach).all(axis=1) | (sharing is None)
+            self._reach[new] = (around.reach / np.abs(steps)[:, None])[new]
         unstable = around.unstable or not np.all(np.isfinite(residual))
         found = Linearisation(x, residual, jacobian, unstable=unstable)
         if unstable:
@@ -336,8 +396,9 @@ class Differences:
         if wild.any():
             other = self._residuals.step_changes(x, -steps, wild, residual)
             jacobian[:, wild] = other.changes[:, wild] / -steps[wild]
-        if self.central.any():
-            central, middle, _ = self._sides(x, steps, self.central, residual, jacobian)
+        central = self.central if columns is None else self.central & columns
+        if central.any():
+            central, middle, _ = self._sides(x, steps, central, residual, jacobian)
             jacobian[:, central] = middle
         self._slopes = np.where(norms := column_norms(jacobian), norms, self._slopes)
         self._noise = float(np.clip(np.sqrt(np.mean(residual**2)), _TINY, 1.0))
@@ -389,7 +450,7 @@ class Differences:
         wide, wider = np.zeros_like(left), np.zeros_like(jacobian)
         while left.any():
             steps = self._steps(x, size)
-            ahead = self._residuals.step_changes(x, steps, left, residual)
+            ahead = self._residuals.step_changes(x, steps, left, residual, self._sharing(steps))
             # Where one side goes on as the slope has it, the other does so, too.
             left &= ~ahead.diverged & _apart(ahead.changes, jacobian * steps)
             columns, middle, skew = self._sides(x, steps, left, residual, ahead.changes / steps)
@@ -455,7 +516,7 @@ class Differences:
         found = columns & self._is_inside(x + away)
         if not found.any():
             return np.flatnonzero(found), ahead[:, :0], np.zeros(0)
-        more = self._residuals.step_changes(x, away, found, residual)
+        more = self._residuals.step_changes(x, away, found, residual, self._sharing(away))
         places = np.flatnonzero(found & ~more.diverged)
         one = ahead[:, places]
         other = more.changes[:, places] / steps[places]

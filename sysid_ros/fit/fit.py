@@ -42,12 +42,14 @@ from sysid_ros.fit.regression import aimed
 from sysid_ros.fit.residuals import MOST_NUMBERS, Residuals
 from sysid_ros.fit.solver import (
     LIMITS,
+    RESERVED,
     ROUGH_TOLERANCE,
     FitLog,
     Solution,
     SolverSettings,
     no_effect,
     stopped,
+    with_own_columns,
     with_steady_slopes,
 )
 from sysid_ros.fit.start import (
@@ -81,8 +83,8 @@ _NOT_SHARP = (
 )
 _NOT_LOOKED = 'The limit of time was reached before what the model may lack was looked for.'
 _STARTS_FIXED = (
-    'The recordings are too many, or what they leave jumps too much, for their starts to be '
-    'unknown: errors of the states measured there are not in the intervals.'
+    'The recordings are too many for the limits, or what they leave jumps too much, for their '
+    'starts to be unknown: errors of the states measured there are not in the intervals.'
 )
 
 Array = NDArray[np.float64]
@@ -303,6 +305,7 @@ def fit(
             context.log.stage('intervals and verdicts')
         sharp = not context.is_late
         if sharp:
+            solution = with_own_columns(residuals, solution, options.settings.loss)
             solution = sharpened(residuals, solution)
         lacking = terms(residuals, solution.x) if complete and not late else []
         if arrivals is not None:
@@ -411,7 +414,7 @@ def _solve_weighted(
         settled = once or weighting == _WEIGHTINGS or moved < _ROUGHLY
         known = residuals.rescaled(solution, noise)
         # Weights that are to change again are not worth the last digits.
-        solution = context.solve(residuals, known.x, last if settled else ROUGH_TOLERANCE, known)
+        solution = context.solve(residuals, known.x, last if settled else None, known)
         if settled:
             break
     if arrivals is not None:
@@ -571,8 +574,8 @@ def _with_free_starts(
 ) -> FirstSolution | None:
     """Go on with the states at the starts unknown as well; None where they are not to be had.
 
-    They are too many, or residuals jump: slopes by starts would then have to be sought over
-    standard errors, too, while what a joint that sticks does soon forgets them.
+    They are too many for memory or time, or residuals jump: slopes by starts would then have to be
+    sought over standard errors, too, while what a joint that sticks does soon forgets them.
     """
     whole = first.residuals
     if first.solution.jumps:
@@ -584,11 +587,15 @@ def _with_free_starts(
     every = dataclasses.replace(unknowns, starts=(*unknowns.starts, *states)).every
     if len(every) * len(whole.samples.time) > _MOST_NUMBERS:
         return None
+    # Their columns, of which those of different runs are one, are needed several times.
+    columns = len(whole.unknowns) + len(states) / len(whole.runs)
+    if not context.has_time(RESERVED * columns * whole.seconds):
+        return None
     simulator = context.simulator(every, sequences)
     residuals = Residuals(simulator, whole.noise, memory=context.memory)
     residuals.also(whole)
     known = residuals.extended(first.solution, whole)
-    solution = context.solve(residuals, known.x, ROUGH_TOLERANCE, known)
+    solution = context.solve(residuals, known.x, known=known)
     return dataclasses.replace(first, residuals=residuals, solution=solution)
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.fit.context import FitContext
-from sysid_ros.fit.differences import SMALL, StepChanges, column_norms, scales
+from sysid_ros.fit.differences import SMALL, Sharing, StepChanges, column_norms, scales
 from sysid_ros.fit.noise import SMALLEST, smallest_noise
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import attempt
@@ -107,6 +107,7 @@ class ReducedForces:
         steps: Array,
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
+        sharing: Sharing | None = None,  # noqa: ARG002 (derivatives cost nothing)
     ) -> StepChanges:
         """Return residuals and the steps times their derivatives; see `ResidualLike`."""
         residual = self(x[None])[:, 0] if base is None else base

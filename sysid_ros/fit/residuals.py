@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.fit.differences import PRIOR, Differences, Samples, StepChanges
+from sysid_ros.fit.differences import PRIOR, Differences, Samples, Sharing, StepChanges
 from sysid_ros.fit.noise import MAD_OF_NORMAL, JointPrior, measured, prior_rows
 from sysid_ros.fit.solver import Solution
 from sysid_ros.model.elements import reads_force
@@ -120,6 +122,7 @@ class Residuals:
         count = len(self.unknowns)
         self._constants = np.array([unknown.nominal for unknown in self._all[count:]])
         self._diverged = 0
+        self._seconds = 0.0
         self._parts_of_data: list[Residuals] = []
         self._alike: list[tuple[Record, NDArray[np.bool_]]] | None = None
         self.unstable = np.zeros(0, dtype=bool)
@@ -229,6 +232,12 @@ class Residuals:
         return own + sum(part.evaluations for part in self._parts_of_data)
 
     @property
+    def seconds(self) -> float:
+        """Wall time that a candidate's simulations took, s."""
+        ran = sum(simulator.rollouts for simulator in self.simulators)
+        return self._seconds * len(self.runs) / max(ran, 1)
+
+    @property
     def refusals(self) -> int:
         """Number of candidates so far that no model could be built for, for each simulator."""
         own = sum(simulator.refusals for simulator in self.simulators)
@@ -299,17 +308,19 @@ class Residuals:
         steps: Array,
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
+        sharing: Sharing | None = None,
     ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch; see `ResidualLike`."""
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
         exact = wanted & self.exact
-        probes = self._probes(np.flatnonzero(wanted & ~self.exact))
+        probes = self._probes(np.flatnonzero(wanted & ~self.exact), sharing)
         candidates = self._complete(np.tile(x, (1 + len(probes), 1)))
         for place, probe in enumerate(probes, start=1):
             candidates[place, probe] += steps[probe]
         residual = np.empty(len(self.samples.time)) if base is None else base
         changes = np.zeros((len(x), len(residual))).T
         wild = np.zeros(len(x), dtype=bool)
+        squares = np.zeros((len(x), len(self.samples.sensors)))
         unstable = False
         jobs = [
             np.array(
@@ -322,20 +333,27 @@ class Residuals:
         for run, block in self._simulate(candidates, jobs, candidates[0]):
             moved = block.candidates > 0
             unstable |= bool(block.diverged[~moved].any())
-            # Of the unknowns that a candidate moves, one acts on this sequence.
             chosen = [probes[candidate - 1] for candidate in block.candidates[moved]]
-            own = [int(probe[self._acts[probe, run]][0]) for probe in chosen]
-            wild[own] |= block.diverged[moved]
+            own = [probe[self._acts[probe, run]] for probe in chosen]
+            for unknowns in itertools.compress(own, block.diverged[moved]):
+                wild[unknowns] = True
             for compared in self._compared[run]:
                 values = compared.residual(block, candidates)
                 if not moved.all():
                     residual[compared.rows] = values[~moved][0]
                     self._derive(compared, block, candidates[0], steps, exact, changes)
-                changes[compared.rows, own] = (values[moved] - residual[compared.rows]).T
+                sensor = self.samples.sensor[compared.rows]
+                values = values[moved] - residual[compared.rows]
+                by_sensor = [np.bincount(sensor, v**2, squares.shape[1]) for v in values]
+                for unknowns, change, square in zip(own, values, by_sensor, strict=True):
+                    for j in unknowns.tolist():
+                        told = 1.0 if sharing is None else sharing.own[j, sensor]
+                        changes[compared.rows, j] = told * change
+                        squares[j] += square
         if base is None:
             residual[self.prior_rows] = self.priors.residual(candidates[:1])[0]
         changes[self.prior_rows] = -self.priors.matrix * np.where(wanted, steps, 0.0)
-        return StepChanges(residual, changes, wild, unstable)
+        return StepChanges(residual, changes, wild, unstable, np.sqrt(squares))
 
     def channels(self) -> Iterator[tuple[int, Readings, int, NDArray[np.bool_], float]]:
         """Yield each channel's sequence, series, place in it, (n,) samples that count and scale."""
@@ -460,21 +478,22 @@ class Residuals:
         constants = np.broadcast_to(self._constants, (len(candidates), len(self._constants)))
         return np.concatenate([candidates, constants], axis=1)
 
-    def _probes(self, columns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Group unknowns that act on different sequences."""
-        groups: list[tuple[list[int], NDArray[np.bool_]]] = []
-        for j in columns:
-            acts = self._acts[j]
-            if acts.all():
-                groups.append(([int(j)], acts))
-                continue
-            free = next((group for group in groups if not np.any(group[1] & acts)), None)
+    def _probes(
+        self, columns: NDArray[np.int64], sharing: Sharing | None
+    ) -> list[NDArray[np.int64]]:
+        """Group unknowns that act on different sequences, or change different sensors."""
+        acts = self._acts.astype(np.float64)
+        apart = acts @ acts.T > 0
+        if sharing is not None:
+            apart &= sharing.apart
+        groups: list[list[int]] = []
+        for j in columns.tolist():
+            free = next((group for group in groups if not apart[j, group].any()), None)
             if free is None:
-                groups.append(([int(j)], acts.copy()))
+                groups.append([j])
             else:
-                free[0].append(int(j))
-                free[1][acts] = True
-        return [np.array(members) for members, _ in groups]
+                free.append(j)
+        return [np.array(members) for members in groups]
 
     def _simulate(
         self,
@@ -509,6 +528,7 @@ class Residuals:
         variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[tuple[int, Block]]:
         """Do the same, and simulate every candidate."""
+        began = time.monotonic()
         for simulator, first, end in zip(
             self.simulators, self._first[:-1].tolist(), self._first[1:].tolist(), strict=True
         ):
@@ -516,6 +536,7 @@ class Residuals:
             for block in simulator.simulate(candidates, jobs[first:end], beside, own):
                 self._diverged += int(block.diverged.sum())
                 yield first + block.run, block
+        self._seconds += time.monotonic() - began
 
     def _derive(
         self,

@@ -76,6 +76,9 @@ _LOOSE = 10.0
 #: Where time is limited, that of so many of the longest iterations is kept: another one, and
 #: differences that look for jumps and the rest of the intervals, if there are any.
 RESERVED = 3.0
+#: A solve has not arrived where its slopes promise this part of its cost. What it would find
+#: changes estimates of the noise by half of that.
+PROMISED = 0.01
 #: An effect of a parameter that has none at the start is looked for at these parts of the way from
 #: the lower to the upper bound or, where there is none, one scale from the start.
 _PROBES = (0.0, 1e-3, 0.01, 0.1, 0.5, 1.0)
@@ -246,9 +249,14 @@ class State:
     stuck: bool = False  # whether no step lowers the cost any more
 
 
-def converged(state: State, tolerance: float) -> str | None:
-    """Return why a solve is at its optimum, if it is."""
+def converged(state: State, tolerance: float, promised: float = 0.0) -> str | None:
+    """Return why a solve is at its optimum, if it is, or is near enough.
+
+    It is near enough where slopes promise no more than a part of the cost.
+    """
     model, z = state.model, state.point.z
+    if 0.5 * model.variance * model.decrement**2 < promised * state.point.cost:
+        return 'gradient'
     if state.point.cost == 0.0:
         return 'cost'
     if model.decrement <= tolerance * math.sqrt(model.alike):
@@ -333,6 +341,7 @@ class Iteration(NamedTuple):
     central: tuple[str, ...] = ()  # names of the unknowns that are differenced centrally
     regulariser: float = 0.0  # damping of the step, relative to the Hessian's diagonal
     x: tuple[float, ...] = ()  # (p,) values there
+    taken: float = 0.0  # wall time of this iteration alone, s
 
 
 class FitLog:
@@ -351,7 +360,7 @@ class FitLog:
         self._observe, self._stage = observe, stage
         self._count = self._earlier = 0
         self._started = time.monotonic()
-        self._before = self.longest = 0.0
+        self.longest = 0.0
         self.trace: list[Iteration] = []
 
     def go_on(self, trace: Sequence[Iteration], seconds: float) -> None:
@@ -372,9 +381,7 @@ class FitLog:
 
     def __call__(self, iteration: Iteration) -> None:
         """Show and keep an iteration."""
-        before = self._before if iteration.number else 0.0
-        self.longest = max(self.longest, iteration.seconds - before)
-        self._before = iteration.seconds
+        self.longest = max(self.longest, iteration.taken)
         shown = iteration._replace(number=self._count, seconds=self.seconds)
         self._count += 1
         self.trace.append(shown._replace(number=len(self.trace)))
@@ -403,6 +410,9 @@ class SolverSettings:
     rough: bool = False
     # When what follows the solve, too, is to be done, in 'time.monotonic()'.
     deadline: float = math.inf
+    # A solve that another one with other weights follows ends where slopes promise no more than
+    # this part of the cost.
+    promised: float = 0.0
     longest: float = 0.0  # wall time of an iteration, as far as it is known before, s
 
     def __post_init__(self) -> None:
@@ -490,8 +500,8 @@ def solve(
         state = run.begun_with(point, known.jacobian * run.variables.slope(z))
     if begun is not None:
         state = replace(state, ladder=1)
-    while (status := run.status(state)) is None:
-        state = run.advanced(state)
+    while (status := run.status(state)) is None or run.may_be_exact(status):
+        state = run.advanced(state) if status is None else run.exact(state)
     return run.solution(state, status, residuals.evaluations - before)
 
 
@@ -516,7 +526,8 @@ class _Run:
         self.variables = Variables(residuals.unknowns)
         self._settings, self._tolerance = settings, tolerance
         self._accuracy = min(tolerance, settings.accuracy)
-        self.differences = Differences(residuals, self._accuracy)
+        self._rough = settings.rough or tolerance >= ROUGH_TOLERANCE
+        self.differences = Differences(residuals, self._accuracy, sharing=self._rough)
         self._cancel, self._observe = cancel, observe
         self._began = time.monotonic()
         self._longest = settings.longest
@@ -564,7 +575,7 @@ class _Run:
 
     def status(self, state: State) -> str | None:
         """Return why the solve has ended, if it has."""
-        status = converged(state, self._tolerance)
+        status = converged(state, self._tolerance, self._settings.promised)
         if status is None and state.stuck:
             status = 'cost' if self._is_near(state) else 'stalled'
         if status is None and len(self._trace) > self._settings.max_iterations:
@@ -573,6 +584,17 @@ class _Run:
             late = time.monotonic() + RESERVED * self._longest > self._settings.deadline
             status = 'time' if late else None
         return status
+
+    def may_be_exact(self, status: str) -> bool:
+        """Return whether an end has to be looked at with columns that share no simulations."""
+        return self.differences.shared and not self._rough and status not in LIMITS
+
+    def exact(self, state: State) -> State:
+        """Return the state with columns that share no simulations, which are then checked."""
+        found = self._linear(state)
+        self.differences.apart(found)
+        own = self._renoted(self._state(state.point, self._scaled(found)))
+        return self._checked(own) or own
 
     def _is_near(self, state: State) -> bool:
         """Return whether what is left to gain is of the size of the function's own noise."""
@@ -634,7 +656,7 @@ class _Run:
             poor=state.poor + 1 if hardly else 0,
         )
         self._note(moved, float(np.linalg.norm(point.z - state.point.z)), step.damping)
-        if converged(moved, self._tolerance):
+        if converged(moved, self._tolerance, self._settings.promised):
             return self._checked(moved) or moved
         if moved.poor >= _POOR_STEPS:
             return self._mended(moved) or replace(moved, stuck=True)
@@ -677,18 +699,21 @@ class _Run:
 
     def _checked(self, state: State) -> State | None:
         """Check the differences if that is not done; return the state with others, if wrong."""
-        if self._settings.rough or self.differences.checked.all():
+        if self._settings.rough or self.differences.shared or self.differences.checked.all():
             return None
         return self._looked_at(state, self.differences.check)
 
     def _looked_at(self, state: State, look: Callable[[Linearisation], bool]) -> State | None:
         """Let the Jacobian be looked at; return the state with another, if it changed."""
-        point = state.point
-        jacobian = state.jacobian / self.variables.slope(point.z)
-        linear = Linearisation(self.variables.values(point.z), point.residual, jacobian)
+        linear = self._linear(state)
         if not look(linear):
             return None
-        return self._renoted(self._state(point, self._scaled(linear)))
+        return self._renoted(self._state(state.point, self._scaled(linear)))
+
+    def _linear(self, state: State) -> Linearisation:
+        """Return what is known at a state, by the values."""
+        jacobian = state.jacobian / self.variables.slope(state.point.z)
+        return Linearisation(self.variables.values(state.point.z), state.point.residual, jacobian)
 
     def _renoted(self, state: State) -> State:
         """Note another Jacobian at the same point."""
@@ -731,7 +756,8 @@ class _Run:
     def _note(self, state: State, step: float, damping: float) -> None:
         seconds = time.monotonic() - self._began
         before = self._trace[-1].seconds if self._trace else 0.0
-        self._longest = max(self._longest, seconds - before)
+        taken = seconds - before
+        self._longest = max(self._longest, taken)
         iteration = Iteration(
             number=len(self._trace),
             cost=state.point.cost,
@@ -743,6 +769,7 @@ class _Run:
             central=self.differences.names,
             regulariser=damping,
             x=tuple(self.variables.values(state.point.z).tolist()),
+            taken=taken,
         )
         self._trace.append(iteration)
         if self._observe is not None:
@@ -776,11 +803,28 @@ def _gradient(jacobian: Array, residual: Array, loss: Loss) -> Array:
 
 def with_steady_slopes(residuals: ResidualLike, solution: Solution, loss: Loss) -> Solution:
     """Look at slopes over standard errors where a solve did not arrive: it may be for jumps."""
+    return _looked_at(residuals, solution, loss, Differences.widen)
+
+
+def with_own_columns(residuals: ResidualLike, solution: Solution, loss: Loss) -> Solution:
+    """Return a solution whose columns share no simulations."""
+    if solution.differences is None or not solution.differences.shared:
+        return solution
+    return _looked_at(residuals, solution, loss, Differences.apart)
+
+
+def _looked_at(
+    residuals: ResidualLike,
+    solution: Solution,
+    loss: Loss,
+    look: Callable[[Differences, Linearisation], object],
+) -> Solution:
+    """Let the slopes of a solution be looked at, which is done in place."""
     differences = Differences(residuals)
     if solution.differences is not None:
         differences.take_steps(solution.differences)
     jacobian = solution.jacobian.copy()
-    differences.widen(Linearisation(solution.x, solution.residual, jacobian))
+    look(differences, Linearisation(solution.x, solution.residual, jacobian))
     gradient = _gradient(jacobian, solution.residual, loss)
     return replace(solution, jacobian=jacobian, gradient=gradient, differences=differences)
 

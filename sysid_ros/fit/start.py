@@ -8,10 +8,11 @@ over the bounds.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, get_args
 
@@ -40,10 +41,13 @@ from sysid_ros.fit.windows import (
     GrownWindows,
     compared,
     is_stuck,
+    parts_of,
     roughness_at,
     solve_in_stages,
     solve_in_windows,
+    solve_part,
     unexplained,
+    with_every_window,
 )
 from sysid_ros.model.targets import Unknown
 
@@ -266,7 +270,7 @@ def initialize(
             raise FitError(
                 'Windows are not possible: the motion cannot be predicted over the shortest ones.'
             )
-        return _resting_on(context, windows, start)
+        return _resting_on(context, residuals, windows, start)
     if start.rough and not context.is_late:
         found = _by_windows(context, residuals, start, None)
         if found is not None:
@@ -316,22 +320,33 @@ def resume(
 
 
 def _allow_for_misfit(context: FitContext, residuals: Residuals, start: Array) -> None:
-    """Widen first weights to what (p,) values leave, for losses that tell outliers by size.
+    """Widen first weights to what a fit to few data leaves, for losses that tell outliers by size.
 
-    In units of the noise all that is left there would be outliers.
+    In units of the noise all that is left would be outliers, and in units of what (p,) start values
+    leave, none: the few data are fitted with these.
     """
     if context.settings.loss == 'linear':
         return
-    found = residuals(start[None])[:, 0]
-    if residuals.unstable[0] or not np.all(np.isfinite(found)):
+    least = residuals.noise
+    _widen(context, residuals, residuals, start, least)
+    for few in parts_of(residuals)[:1]:
+        residuals.also(few)
+        settings = context.rough_settings
+        solution = solve_part(few, start, settings, ROUGH_TOLERANCE, context.cancel)
+        if solution is not None:
+            _widen(context, residuals, few, solution.x, least)
+
+
+def _widen(
+    context: FitContext, residuals: Residuals, some: Residuals, x: Array, least: Mapping[str, float]
+) -> None:
+    """Widen weights to what (p,) values leave of some of the data, from what they are at least."""
+    found = some(x[None])[:, 0]
+    if some.unstable[0] or not np.all(np.isfinite(found)):
         return
-    ratio = residuals.spread(found, robust=True)
-    residuals.set_noise(
-        {
-            sensor: sigma * (1.0 if sensor in context.known_noise else max(ratio[sensor], 1.0))
-            for sensor, sigma in residuals.noise.items()
-        }
-    )
+    wide = {s: some.noise[s] * ratio for s, ratio in some.spread(found, robust=True).items()}
+    free = wide.keys() - context.known_noise
+    residuals.set_noise({**residuals.noise, **{s: max(wide[s], least[s]) for s in free}})
 
 
 def _by_windows(
@@ -360,11 +375,14 @@ def _by_windows(
         ):
             better = known is None or whole.cost < known.cost
             return FirstSolution(residuals, whole, found) if better else None
-    return _resting_on(context, windows, start)
+    return _resting_on(context, residuals, windows, start)
 
 
-def _resting_on(context: FitContext, windows: GrownWindows, start: Start) -> FirstSolution:
-    """Return windows as the first solution."""
+def _resting_on(
+    context: FitContext, residuals: Residuals, windows: GrownWindows, start: Start
+) -> FirstSolution:
+    """Return windows, all that there are, as the first solution."""
+    windows = with_every_window(context, residuals, start.x, windows)
     context.log.replace(windows.solution.trace)
     found = _led_by(windows, start)
     return FirstSolution(windows.residuals, windows.solution, found, window=windows.seconds)
@@ -382,13 +400,21 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
 
     A good start that leads nowhere is given up for the nominal values; the better end counts.
     """
-    good = None if start.name == 'nominal' else context.attempt(residuals, start.x)
+    good = None
+    if start.name != 'nominal':
+        # Few data tell steps of differences, and which of them may be made together.
+        learnt = None
+        for few in parts_of(residuals)[:1]:
+            residuals.also(few)
+            settings = dataclasses.replace(context.rough_settings, max_iterations=0)
+            learnt = solve_part(few, start.x, settings, ROUGH_TOLERANCE, context.cancel)
+        good = context.attempt(residuals, start.x, learnt)
     if good is not None and (context.is_late or not is_stuck(good)):
         return good
     staged = solve_in_stages(
         residuals,
         regress_forces(context, residuals, _nominal(residuals)),
-        settings=context.settings_left,
+        settings=context.rough_settings,
         tolerance=ROUGH_TOLERANCE,
         cancel=context.cancel,
         observe=context.log,

@@ -34,6 +34,7 @@ from sysid_ros.fit.nuisances import states_at_start
 from sysid_ros.fit.residuals import MOST_NUMBERS, Residuals
 from sysid_ros.fit.solver import (
     LIMITS,
+    PROMISED,
     ROUGH_TOLERANCE,
     FitLog,
     Iteration,
@@ -190,8 +191,6 @@ _PATIENT_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 #: something then, as it will at every end. One that no step improves is doubtful, too, unless its
 #: residuals are below that part of the noise, as those of exact data are.
 _DOUBTFUL, _FROM_THE_FIRST = 1.15, 0.25
-#: A solve has not arrived where its slopes promise this part of its cost.
-_PROMISED = 0.01
 #: Kind of the Jacobian in the trace's first entry: the step from there was found on parts.
 PARTS = 'parts'
 
@@ -323,7 +322,7 @@ def is_stuck(solution: Solution) -> bool:
     unit = solution.jacobian / np.where(sizes > 0, sizes, 1.0)
     pull = solution.gradient / np.where(sizes > 0, sizes, 1.0)
     promised = 0.5 * float(pull @ np.linalg.pinv(unit.T @ unit, hermitian=True) @ pull)
-    return promised > _PROMISED * solution.cost
+    return promised > PROMISED * solution.cost
 
 
 def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[Residuals]:
@@ -358,6 +357,8 @@ def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[
 _REACH = 0.5
 #: The first windows are so long, s; each stage doubles that.
 SHORTEST = 0.25
+#: While windows grow, they have at most so many unknown starts for each other unknown.
+_MOST_STARTS = 10
 
 
 class Windows(NamedTuple):
@@ -398,11 +399,14 @@ class Cutter:
         ]
         self.longest = max((run.sequence.duration for run, _ in self._runs), default=0.0)
 
-    def cut(self, seconds: float) -> Windows | None:
-        """Return windows of one length; None where nothing is measured in any."""
+    def cut(self, seconds: float, *, few: bool = False) -> Windows | None:
+        """Return windows of one length, or a few of them; None where nothing is measured in any."""
         every = self.every(seconds)
-        columns = len(self._unknowns) + sum(len(window.starts) for window in every)
+        states = sum(len(window.starts) for window in every)
+        columns = len(self._unknowns) + states
         stride = max(int(np.ceil(np.sqrt(self._rows * columns / MOST_NUMBERS))), 1)
+        if few:
+            stride = max(stride, states // (_MOST_STARTS * len(self._unknowns)))
         kept = every[::stride]
         if not kept:
             return None
@@ -489,35 +493,68 @@ def solve_in_windows(
 ) -> GrownWindows | None:
     """Fit windows that grow until they are whole trajectories, or until motion becomes chaotic.
 
-    Each length has all iterations; none longer are tried at the limit of time.
+    Each length has all iterations; none longer are tried once half of the time that there is has
+    passed.
 
     Returns:
         The last stage from whose end motion could still be predicted; None where there is none.
     """
     cutter = Cutter(residuals)
-    count = len(start)
-    x, best = start, None
+    now = time.monotonic()
+    deadline = now + 0.5 * (context.settings.deadline - now)
+    early = dataclasses.replace(context.settings, promised=PROMISED, deadline=deadline)
+    best: GrownWindows | None = None
     seconds = SHORTEST
-    while seconds <= cutter.longest and not (best is not None and context.is_late):
-        windows = cutter.cut(seconds)
+    while seconds <= cutter.longest and (best is None or time.monotonic() < deadline):
+        windows = cutter.cut(seconds, few=True)
         if windows is not None:
             context.log.stage(f'starting in windows of {seconds:g} s')
-            with ExitStack() as opened:
-                simulator = context.simulator(windows.unknowns, windows.sequences, opened)
-                part = Residuals(simulator, residuals.noise, memory=context.memory)
-                residuals.also(part)
-                begin = np.array([unknown.nominal for unknown in windows.unknowns])
-                begin[:count] = x
-                # Values that fit shorter windows are near: what is rough around them stays so.
-                if best is not None and roughness_at(part, begin, count) > ROUGH:
-                    break
-                solution = solve_part(
-                    part, begin, context.settings, ROUGH_TOLERANCE, context.cancel
-                )
-                if solution is None or roughness_at(part, solution.x, count) > ROUGH:
-                    break
-                x = solution.x[:count]
-                best = GrownWindows(part, solution, seconds, windows.taken)
-                context.opened.enter_context(opened.pop_all())
+            grown = _grown(context, residuals, windows, seconds, start, best, early)
+            if grown is None:
+                break
+            best = grown
         seconds *= 2
-    return best and best._replace(leads=roughness_at(residuals, x, count) <= LOST)
+    if best is None:
+        return None
+    count = len(start)
+    leads = roughness_at(residuals, best.solution.x[:count], count) <= LOST
+    return best._replace(leads=leads)
+
+
+def with_every_window(
+    context: FitContext, residuals: Residuals, start: Array, grown: GrownWindows
+) -> GrownWindows:
+    """Return what windows of the same length say where they are as many as there are."""
+    windows = Cutter(residuals).cut(grown.seconds)
+    if windows is None or len(windows.sequences) == len(grown.residuals.runs):
+        return grown
+    settings = dataclasses.replace(context.settings, promised=PROMISED)
+    return _grown(context, residuals, windows, grown.seconds, start, grown, settings) or grown
+
+
+def _grown(
+    context: FitContext,
+    residuals: Residuals,
+    windows: Windows,
+    seconds: float,
+    start: Array,
+    last: GrownWindows | None,
+    settings: SolverSettings,
+) -> GrownWindows | None:
+    """Return the rough solution for windows; None where motion cannot be predicted over them."""
+    count = len(start)
+    with ExitStack() as opened:
+        simulator = context.simulator(windows.unknowns, windows.sequences, opened)
+        part = Residuals(simulator, residuals.noise, memory=context.memory)
+        residuals.also(part)
+        begin = np.array([unknown.nominal for unknown in windows.unknowns])
+        begin[:count] = start if last is None else last.solution.x[:count]
+        # Values that fit shorter windows are near: what is rough around them stays so.
+        if last is not None and roughness_at(part, begin, count) > ROUGH:
+            return None
+        begun = None if last is None else last.solution
+        solution = solve_part(part, begin, settings, ROUGH_TOLERANCE, context.cancel, begun)
+        if solution is None or roughness_at(part, solution.x, count) > ROUGH:
+            return None
+        context.opened.enter_context(opened.pop_all())
+    return GrownWindows(part, solution, seconds, windows.taken)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
-from sysid_ros.fit.differences import PRIOR, FunctionResiduals, Samples, StepChanges
+from sysid_ros.fit.differences import PRIOR, FunctionResiduals, Samples, Sharing, StepChanges
 from sysid_ros.fit.fit import Fit
 from sysid_ros.fit.linear import sharpened
 from sysid_ros.fit.noise import encoder_step, noise_of, prior_rows
@@ -176,6 +176,7 @@ class LogResiduals(FunctionResiduals):
         steps: Array,
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
+        sharing: Sharing | None = None,  # noqa: ARG002 (one joint moves)
     ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch, as of `ResidualLike`.
 
