@@ -36,6 +36,10 @@ _NOISE_PART = 1e-3
 #: A frequency carries motion where a channel's power is clearly above that of its noise, which is
 #: the median power above this share of the highest frequency.
 _FLOOR_FROM = 0.75
+#: Noise is looked for above the frequency below which this part of the velocities' power is, in
+#: octaves around so many centres; it is there if it rises over some of them, and white if it rises
+#: with this power of the frequency at least: real encoders' have 3.6 to 4, others 1.2 to 2.9.
+_MOST_MOTION, _CENTRES, _FEWEST_RISING, _WHITE = 0.9, 40, 5, 3.2
 #: Range of the cut-off: from so many periods in a recording to this share of its sample rate.
 _FEWEST_PERIODS, _HIGHEST_CUTOFF = 10.0, 0.2
 #: The motion has passed a low-pass whose cut-off is so many times that of the comparison.
@@ -181,7 +185,29 @@ def _cutoff(values: Array, interval: float) -> float:
     visible = np.flatnonzero(power > CLEARLY * floor)
     if not len(clean) or not len(visible):
         return np.nan
-    return float(frequencies[min(clean[-1], visible[-1])])
+    return min(float(frequencies[min(clean[-1], visible[-1])]), _highest(frequencies, power))
+
+
+def _highest(frequencies: Array, power: Array) -> float:
+    """Return up to where noise that is not white leaves accelerations to be seen, else inf, Hz.
+
+    The accelerations of a motion fall with the frequency; where they rise again they are noise. If
+    they rise less than those of white noise do, which go with the fourth power, the noise at the
+    highest frequencies says little of what is lower: backlash, vibrations and uneven sampling are
+    such. Then it is an octave below the least power.
+    """
+    velocity = np.cumsum(power * frequencies**2)
+    slow = frequencies[np.searchsorted(velocity, _MOST_MOTION * velocity[-1])]
+    total = np.append(0.0, np.cumsum(power * frequencies**4))
+    centres = np.geomspace(max(slow, frequencies[1]), frequencies[-1] / np.sqrt(2), _CENTRES)
+    low, high = (np.searchsorted(frequencies, centres * f) for f in (np.sqrt(0.5), np.sqrt(2)))
+    mean = (total[high] - total[low]) / np.maximum(high - low, 1)
+    least = float(centres[np.argmin(mean)])
+    rising = centres > np.sqrt(2) * least
+    if np.count_nonzero(rising) < _FEWEST_RISING:
+        return np.inf
+    slope, _ = np.polyfit(np.log(centres[rising]), np.log(mean[rising]), 1)
+    return least / 2 if slope < _WHITE else np.inf
 
 
 def low_pass(kernel: Array, values: Array) -> Array:

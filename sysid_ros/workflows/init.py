@@ -81,7 +81,7 @@ _FRICTION = 0.2
 _OTHER_GAINS = 1.15
 #: What gets a prior first where the recordings cannot tell parameters apart: of a servo that no
 #: weight loads only ratios to its stiffness, which its controller sets. A mass gets none: a payload
-#: may be anything.
+#: may be anything, and what is not here has a prior of its own, or is a sensor's.
 _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
 #: The prior is as wide as the model's value, that of gains this part of it: somebody set them.
 _BELIEVED = 0.3
@@ -704,7 +704,7 @@ def _judged(
     doubtful = [
         item.attribute
         for item in proposal.chosen
-        if item.deviation is None and item.parameter in confounded
+        if item.deviation is None and item.parameter in confounded and item.attribute in _RANKS
     ]
     worst = min(doubtful, key=_RANKS.index, default='')
     targets = tuple(

@@ -39,9 +39,11 @@ AMPLITUDE, FREQUENCY = 0.5, 2 * np.pi
 
 
 def moved(
-    times: NDArray[np.float64], sigma: float = 0.0
+    times: NDArray[np.float64], sigma: float = 0.0, *, walks: bool = False
 ) -> tuple[PrescribedMotion, NDArray[np.bool_]]:
     noise = sigma * np.random.default_rng(0).normal(size=len(times))
+    if walks:
+        noise = np.cumsum(noise)
     measured = AMPLITUDE * np.sin(FREQUENCY * times) + noise
     series = TimeSeries.from_columns(times, measured[:, None], ['position'])
     run = Trajectory('run', 0, np.zeros(1), np.zeros(1), (), (series,))
@@ -75,6 +77,12 @@ def test_noise_is_kept_out_of_the_accelerations() -> None:
     assert max(wrong(motion, sound)) < 0.05
     raw = np.gradient(np.gradient(np.random.default_rng(0).normal(size=2000), 0.005), 0.005)
     assert np.std(raw) * 1e-3 > AMPLITUDE * FREQUENCY**2  # what would be left of it otherwise
+
+
+def test_noise_that_is_not_white_is_kept_out_too() -> None:
+    motion, sound = moved(np.arange(0, 10, 0.005), sigma=3e-4, walks=True)
+    assert motion.cutoff < 8.0
+    assert wrong(motion, sound)[2] < 0.02
 
 
 def test_what_is_beside_a_gap_or_an_end_does_not_count() -> None:
