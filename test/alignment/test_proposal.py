@@ -438,26 +438,32 @@ def test_a_mapping_makes_the_actuators_that_it_names(bag: BagColumns) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ('kind', 'quantity', 'expected'),
+    ('kind', 'quantity', 'efforts', 'expected'),
     [
-        ('motor', Quantity.POSITION, ['own', *SERVOS]),
-        ('motor', Quantity.EFFORT, ['own']),
-        ('servo', Quantity.POSITION, ['own']),
-        ('servo', Quantity.EFFORT, ['own']),
+        ('motor', Quantity.POSITION, False, ['own', *SERVOS]),
+        # What motors exerted was measured.
+        ('motor', Quantity.POSITION, True, ['own']),
+        ('motor', Quantity.EFFORT, True, ['own']),
+        ('servo', Quantity.POSITION, True, ['own']),
+        ('servo', Quantity.EFFORT, True, ['own']),
     ],
 )
 def test_servos_stand_beside_motors_that_positions_are_no_commands_for(
-    bag: BagColumns, kind: str, quantity: Quantity, expected: list[str]
+    bag: BagColumns, kind: str, quantity: Quantity, efforts: bool, expected: list[str]
 ) -> None:
     field = Field(quantity.value, ('lift', 'roll'), _values(bag))
     told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field)
+    if not efforts:
+        commands, state = told.topics
+        kept = tuple(field for field in state.fields if field.name != 'effort')
+        told = replace(told, topics=(commands, replace(state, fields=kept)))
     for imply in (imply_actuators, propose_with_actuators):
         spec = load_spec(FIXED)
         own = spec.add_actuator(name='own', target='lift', trntype=mujoco.mjtTrn.mjTRN_JOINT)
         own.set_to_motor() if kind == 'motor' else own.set_to_position(kp=30.0)
         found = imply(spec, FIXED, told)
         assert [actuator.name for actuator in spec.actuators] == expected
-    commands = [pair.name for pair in found.pairs if pair.role is PairRole.ACTUATOR]
-    taken = (kind, quantity) != ('servo', Quantity.EFFORT)
-    assert commands == (expected[1:] or ['own'] * taken)
+    paired = [pair.name for pair in found.pairs if pair.role is PairRole.ACTUATOR]
+    taken = (kind, quantity) in {('motor', Quantity.EFFORT), ('servo', Quantity.POSITION)}
+    assert paired == (expected[1:] or ['own'] * taken)
     assert 'motors only, which stay 0' in implied_sentence(spec) or len(expected) == 1
