@@ -38,7 +38,7 @@ from sysid_ros.fit.motion import (
     unmeasured,
 )
 from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST
-from sysid_ros.fit.solver import SolverSettings, attempt, interrupt
+from sysid_ros.fit.solver import PROMISED, SolverSettings, attempt, interrupt
 from sysid_ros.model.elements import TO_JOINT
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
@@ -219,9 +219,10 @@ class _Torques:
         if not model.nu:
             return found
         controls, motion = self._controls(part, x), part.motion
+        velocities = motion.qvel + driving_lead(model) * motion.qacc
         for row, own in enumerate(found):
             data.qpos[place], data.ctrl[:] = motion.qpos[row], controls[row]
-            data.qvel[:] = motion.qvel[row] + driving_lead(model) * motion.qacc[row]
+            data.qvel[:] = velocities[row]
             mujoco.mj_fwdPosition(model, data)
             mujoco.mj_fwdVelocity(model, data)
             mujoco.mj_fwdActuation(model, data)
@@ -253,7 +254,7 @@ def _solve(context: FitContext, torques: _Torques, unknowns: Sequence[Unknown]) 
     residual = torques(x[None])[:, 0]
     if not np.all(np.isfinite(residual)):
         return None
-    settings = SolverSettings(rough=True)
+    settings = SolverSettings(rough=True, promised=PROMISED)
     for _ in range(_WEIGHTINGS):
         sigma = _spread(residual, torques.groups)
 

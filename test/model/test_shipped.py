@@ -58,12 +58,12 @@ def _file(folder: Path, sensors: str) -> Path:
     ('own', 'expected'),
     [
         ('<gyro name="gyro" site="imu"/>', ['gyro', *IMPLIED]),
-        ('<jointvel name="v" joint="hip"/>', ['v']),
+        ('<jointvel name="v" joint="hip"/>', ['v', IMPLIED[0], *IMPLIED[2:]]),
         # A name that is taken is not given twice.
         ('<gyro name="hip_effort" site="imu"/>', ['hip_effort', *IMPLIED[:2], *IMPLIED[3:]]),
     ],
 )
-def test_named_hinges_and_slides_are_measured_where_the_model_measures_no_joint(
+def test_named_hinges_and_slides_have_the_sensors_that_the_model_lacks(
     tmp_path: Path, own: str, expected: list[str]
 ) -> None:
     path = _file(tmp_path, f'<sensor>{own}</sensor>')

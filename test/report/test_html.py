@@ -180,7 +180,7 @@ def test_conditions_and_drift_say_what_was_seen(few: CalibrationResult) -> None:
     page = _page(_changed(few, checks=[told, wrong]))
     gate = _section(page, 'gate')
     assert 'held-out error ✓ met 0.057 ≤ 0.98 0.92 of nominal 17.4 to 1.07.' in gate
-    assert f'verdicts ✕ not met {" ".join(MISSING * 3)} friction[0] is not' in gate
+    assert f'times ✕ not met {" ".join(MISSING * 3)} friction[0] is not' in gate
     assert 'joint/elbow/frictionloss 3.5 5.1 9.1 changed' in _section(page, 'drift')
     assert 'joint/elbow/damping 7 7.05 0.6' in _section(page, 'drift')
 
