@@ -347,14 +347,24 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
     """Give each joint the sensors ``<joint>_position`` and so on that the model lacks.
 
     Models of robots come without sensors more often than not: simulators read positions from the
-    state. A model that is written has none of these sensors, by which nothing moves.
+    state. A model with servos that has any sensor of a joint is left as it is: its author chose
+    what simulations are compared by. A model that is written has none of these sensors, by which
+    nothing moves.
     """
     driven = {actuator.name: actuator.target for actuator in spec.actuators}
+    of_joints = {kind for alike in _IMPLIED.values() for kind in alike}
     there = {
-        (sensor.type, driven.get(sensor.objname, '') if by_actuator else sensor.objname)
+        (
+            sensor.type,
+            driven.get(sensor.objname, '')
+            if sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR
+            else sensor.objname,
+        )
         for sensor in spec.sensors
-        for by_actuator in [sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR]
+        if sensor.type in of_joints
     }
+    if there and not takes_efforts(spec):
+        return
     taken = {sensor.name for sensor in spec.sensors}
     for joint in spec.joints:
         if not joint.name or joint.type not in SCALAR_JOINTS:

@@ -52,6 +52,7 @@ def test_what_has_no_counterpart_is_named(project: Project, sysid: Sysid):
     assert done.code == 0
     rows = _section(done.out, 'Not mapped')
     assert any('imu' in row and 'no column of the bag' in row for row in rows)
+    assert any('/joint_states.position[elbow]' in row for row in rows)
 
 
 def test_the_series_load_without_pickle_and_agree_with_the_tables(project: Project, sysid: Sysid):
