@@ -35,7 +35,7 @@ from sysid_ros.alignment.proposal import Proposal, propose
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.model.loading import load_model
 from sysid_ros.plant import Noise, Plant, load_truth
-from sysid_ros.workflows.excitation.drives import compile_file
+from sysid_ros.workflows.excitation.drives import compile_driven, load_driven
 from sysid_ros.workflows.excitation.motion import sum_of_sines
 
 STATE, COMMANDS = '/joint_states', '/arm_controller/commands'
@@ -78,7 +78,9 @@ def simulate(seed: int) -> Run:
         rate=RATE,
         noise=dataclasses.replace(NOISE, seed=seed),
     )
-    motion = sum_of_sines(compile_file(path), duration=SECONDS, seed=seed, rate=COMMAND_RATE)
+    motion = sum_of_sines(
+        compile_driven(load_driven(path), path), duration=SECONDS, seed=seed, rate=COMMAND_RATE
+    )
     for moment, values in zip(motion.times, motion.commands, strict=True):
         plant.command(float(moment), values)
     samples = list(plant.advance(SECONDS))
@@ -156,7 +158,7 @@ def mistakes(proposal: Proposal, right: dict[str, Expected]) -> list[str]:
 
 def model() -> mujoco.MjModel:
     """Return the model without the hidden parameters."""
-    return compile_file(DEMO / 'arm.xml')
+    return compile_driven(load_driven(DEMO / 'arm.xml'), DEMO / 'arm.xml')
 
 
 COMMAND = '/joint_commands'

@@ -15,10 +15,11 @@ from scipy.signal import find_peaks
 
 from sysid_ros.errors import ConfigError, ModelError
 from sysid_ros.workflows.excitation.drives import (
-    compile_file,
+    compile_driven,
     drives,
     holding_commands,
     home_position,
+    load_driven,
 )
 from sysid_ros.workflows.excitation.motion import approach, follow, read_waypoints, sum_of_sines
 
@@ -65,7 +66,7 @@ def test_every_command_is_inside_its_range(seed: int, duration: float, **options
 
 
 def test_the_motion_starts_and_ends_at_home_at_rest():
-    model = compile_file(ARM)
+    model = compile_driven(load_driven(ARM), ARM)
     motion = sum_of_sines(model, rate=1000)
     home = holding_commands(model, home_position(model))
     speed = np.diff(motion.commands, axis=0) * 1000
@@ -78,7 +79,11 @@ def test_the_motion_starts_and_ends_at_home_at_rest():
 def test_actuators_share_no_frequency_and_none_is_above_the_highest():
     rate, seconds = 50, 400
     motion = sum_of_sines(
-        compile_file(ARM), duration=seconds, ramp=0.0, rate=rate, max_frequency=1.5
+        compile_driven(load_driven(ARM), ARM),
+        duration=seconds,
+        ramp=0.0,
+        rate=rate,
+        max_frequency=1.5,
     )
     wave = motion.commands - np.mean(motion.commands, axis=0)
     spectrum = np.abs(np.fft.rfft(wave * np.hanning(len(wave))[:, None], axis=0))
@@ -98,7 +103,7 @@ def test_an_actuator_without_range_is_refused():
 
 
 def test_the_approach_is_smooth_slow_and_ends_where_the_motion_starts():
-    motion = sum_of_sines(compile_file(ARM))
+    motion = sum_of_sines(compile_driven(load_driven(ARM), ARM))
     start = motion.commands[0] + np.array([0.5, -0.2, 0.0, 0.1, 0.0, 0.0])
     whole = approach(motion, start, rate=100, max_speed=0.5)
     steps = len(whole.times) - len(motion.times)
@@ -120,7 +125,7 @@ def _write(folder: Path, name: str, text: str) -> Path:
 
 
 def test_a_motion_passes_its_waypoints_stays_between_them_and_rests_at_both_ends(tmp_path: Path):
-    model = compile_file(ARM)
+    model = compile_driven(load_driven(ARM), ARM)
     motion = follow(model, read_waypoints(_write(tmp_path, 'm.csv', CSV)), rate=1000)
     at = np.searchsorted(motion.times, np.array([0.0, 1.0, 3.0, 3.5]) - 1e-9)
     np.testing.assert_allclose(motion.commands[at, 2], [1.4, 2, 2, 1.4], atol=1e-12)
@@ -153,6 +158,6 @@ def test_a_motion_passes_its_waypoints_stays_between_them_and_rests_at_both_ends
 def test_a_bad_csv_file_is_refused_with_a_sentence(tmp_path: Path, text: str, sentence: str):
     path = _write(tmp_path, 'm.csv', text)
     with pytest.raises(ConfigError, match=sentence):
-        follow(compile_file(ARM), read_waypoints(path))
+        follow(compile_driven(load_driven(ARM), ARM), read_waypoints(path))
     with pytest.raises(ConfigError, match='No such file'):
         read_waypoints(tmp_path / 'none.csv')

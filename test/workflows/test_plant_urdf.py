@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sysid_ros.plant import Plant
-from sysid_ros.workflows.excitation.drives import compile_file
+from sysid_ros.workflows.excitation.drives import compile_driven, load_driven
 
 FIXED = Path(__file__).parents[1] / 'data' / 'urdf' / 'fixed.urdf'
 PASSIVE = """<mujoco><worldbody><body><joint name="j" axis="0 1 0"/><geom size=".1" pos=".2 0 0"/>
@@ -22,7 +22,7 @@ def test_servos_drive_the_joints_of_a_urdf() -> None:
         ('lift', True),
         ('roll', True),
     ]
-    model = compile_file(FIXED)
+    model = compile_driven(load_driven(FIXED), FIXED)
     np.testing.assert_array_equal(model.actuator_gainprm, plant.model.actuator_gainprm)
     assert plant.model.joint('lift').armature[0] == 0.1
 

@@ -84,15 +84,6 @@ def load_driven(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
     return spec
 
 
-def compile_file(path: Path) -> mujoco.MjModel:
-    """Compile a model, driven as `load_driven` says.
-
-    Raises:
-        ModelError: There is no such file, MuJoCo refuses it, or an actuator takes several commands.
-    """
-    return compile_driven(load_driven(path), path)
-
-
 def compile_driven(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """Compile a spec that was read from a file, for somebody who sends commands.
 
