@@ -267,12 +267,7 @@ class EffortKind(enum.StrEnum):
 
 
 class AxisColumn(NamedTuple):
-    """One column of a bag, (n,) in its units.
-
-    A command that is ``interpolated`` changes linearly from row to row; else it is held. All
-    columns of an ``unsigned`` field are magnitudes. Positions with a span are parts of a range, or
-    may be.
-    """
+    """One column of a bag, (n,) in its units."""
 
     topic: str
     field: str
@@ -280,17 +275,29 @@ class AxisColumn(NamedTuple):
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64] | None
     values: NDArray[np.float64]
-    interpolated: bool = False
-    unsigned: bool = False
-    span: Span | None = None
+    source: Field
 
     @classmethod
     def of(cls, topic: TopicColumns, field: Field, label: str) -> AxisColumn:
         """Take a column of a topic."""
         values = field.values[:, field.labels.index(label)]
         where = topic.topic, field.name, label, topic.receive_ns, topic.header_ns
-        unsigned, span = are_magnitudes(field), field.spans.get(label)
-        return cls(*where, values, field.interpolated, unsigned, span)
+        return cls(*where, values, field)
+
+    @property
+    def interpolated(self) -> bool:
+        """Whether a command changes linearly from row to row; else it is held."""
+        return self.source.interpolated
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether all columns of its field are magnitudes."""
+        return are_magnitudes(self.source)
+
+    @property
+    def span(self) -> Span | None:
+        """What positions are parts of, or may be; None where they are no parts."""
+        return self.source.spans.get(self.label)
 
     @property
     def name(self) -> str:

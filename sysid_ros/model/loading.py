@@ -351,18 +351,14 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
     what simulations are compared by. A model that is written has none of these sensors, by which
     nothing moves.
     """
-    driven = {actuator.name: actuator.target for actuator in spec.actuators}
-    of_joints = {kind for alike in _IMPLIED.values() for kind in alike}
-    there = {
-        (
-            sensor.type,
-            driven.get(sensor.objname, '')
-            if sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR
-            else sensor.objname,
-        )
-        for sensor in spec.sensors
-        if sensor.type in of_joints
-    }
+    targets = {actuator.name: actuator.target for actuator in spec.actuators}
+    there = set()
+    for sensor in spec.sensors:
+        for alike in _IMPLIED.values():
+            if sensor.type == alike[0]:
+                there.add((alike, sensor.objname))
+            elif sensor.type == alike[1]:
+                there.add((alike, targets.get(sensor.objname, '')))
     if there and not takes_efforts(spec):
         return
     taken = {sensor.name for sensor in spec.sensors}
@@ -371,7 +367,7 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
             continue
         for end, alike in _IMPLIED.items():
             name = f'{joint.name}_{end}'
-            if name not in taken and not there & {(kind, joint.name) for kind in alike}:
+            if name not in taken and (alike, joint.name) not in there:
                 spec.add_sensor(
                     name=name,
                     type=alike[0],
