@@ -23,6 +23,7 @@ from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import MOST_NAMED, listed
 from sysid_ros.fit.differences import PRIOR
 from sysid_ros.fit.linear import Linear, split, threshold, triangle
+from sysid_ros.fit.noise import SMALLEST
 from sysid_ros.model.targets import Unknown
 from sysid_ros.uncertainty.covariance import (
     ENOUGH,
@@ -388,9 +389,17 @@ def partners(jacobian: Array, column: int) -> DependentSet:
     others = [c for c in range(factor.shape[1]) if c != column]
     enough = max(_COMPLETE * left(others), threshold(1) ** 2)
     chosen: list[int] = []
-    while left(chosen) > enough and len(chosen) < len(others):
-        rest = {c: left([*chosen, c]) for c in others if c not in chosen}
-        chosen.append(min(rest, key=lambda c: rest[c]))
+    rest, basis = factor.copy(), np.zeros((len(factor), 0))  # of all columns, beside the chosen
+    while np.sum(rest[:, column] ** 2) > enough and len(chosen) < len(others):
+        size = np.maximum(np.linalg.norm(rest, axis=0), SMALLEST)
+        explained = np.abs(rest[:, column] @ rest) / size
+        explained[[column, *chosen]] = -1.0
+        chosen.append(int(np.argmax(explained)))
+        unit = rest[:, chosen[-1]] / size[chosen[-1]]
+        unit -= basis @ (basis.T @ unit)
+        unit /= max(float(np.linalg.norm(unit)), SMALLEST)
+        basis = np.column_stack([basis, unit])
+        rest -= np.outer(unit, unit @ rest)
     for c in list(chosen):
         without = [other for other in chosen if other != c]
         if without and left(without) <= enough:
