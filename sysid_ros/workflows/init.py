@@ -543,7 +543,8 @@ def targets_of_forces(
         currents = [name for name in efforts if mapping.sensors[name].kind != 'torque']
         found += [ProposedTarget(f'sensor/{name}/gain') for name in currents]
     moved = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
-    groups, links = [0], {}  # with which body each one moves, and which has the inertia of all
+    groups: list[int] = [0]  # with which body each one moves
+    links: dict[int, int] = {}  # which has the inertia of all that do
     for body in range(1, model.nbody):
         group = body if body in moved else groups[int(model.body_parentid[body])]
         groups.append(group)
