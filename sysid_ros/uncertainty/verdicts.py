@@ -632,6 +632,8 @@ _POSES = 'other poses, in which gravity acts differently, would separate them'
 _LOOP = "commands above the loop's bandwidth, a softer loop or a known payload would separate them"
 _ROTORS = 'other poses, which change the inertia of the links but not of the rotors, would separate'
 
+_SUMS = 'forces tell sums of these, the base parameters: other poses make those surer, not each one'
+
 #: What separates a parameter that does one thing from another that does another thing; the first
 #: that fits is said.
 _SEPARATE: tuple[tuple[set[Effect], set[Effect], str], ...] = (
@@ -689,6 +691,8 @@ def add_up(unknowns: Iterable[Unknown]) -> bool:
 def separating(unknowns: Iterable[Unknown], *, forces: bool) -> str:
     """Say what would tell some parameters apart."""
     effects = [effect(unknown) for unknown in unknowns]
+    if forces and Effect.INERTIA in effects and set(effects) <= _MOVED:
+        return _SUMS
     for first, second, record in _SEPARATE:
         for place, one in enumerate(effects):
             if one in first and second & {*effects[:place], *effects[place + 1 :]}:
