@@ -11,7 +11,10 @@ IJRR 5(3), 1986). The map is computed once for a motion; a candidate costs one p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import mujoco
 import numpy as np
@@ -56,6 +59,12 @@ _GAINS = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtGain.mjGAIN_AFFINE.value)
 _BIASES = (mujoco.mjtBias.mjBIAS_NONE.value, mujoco.mjtBias.mjBIAS_AFFINE.value)
 ACTUATION = tuple(
     f'actuator_{name}' for name in ('gear', 'gainprm', 'biasprm', 'forcerange', 'ctrlrange')
+)
+#: What else decides how numbers act on forces: how parts hang together, and how steps are made.
+_STRUCTURE = (
+    *('body_parentid', 'body_dofadr', 'dof_jntid', 'jnt_type', 'jnt_actgravcomp'),
+    *('tendon_adr', 'tendon_num', 'wrap_type', 'wrap_objid', 'wrap_prm'),
+    *('opt.timestep', 'opt.integrator', 'opt.disableflags'),
 )
 #: Fields of passive forces that are numbers of the regressor, …
 _LINEAR_PASSIVE = ('dof_damping', 'jnt_stiffness', 'tendon_damping', 'actuator_damping')
@@ -279,13 +288,31 @@ def driving_lead(model: mujoco.MjModel) -> float:
     return -_half_step(model) if euler else _half_step(model)
 
 
+#: How numbers act on forces along motions that are still in use, and what decided it.
+_kept: WeakKeyDictionary[PrescribedMotion, tuple[bytes, Regressor]] = WeakKeyDictionary()
+
+
+def kept_regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
+    """Return the `regressor` that is kept of a motion, for models that move as the last one did."""
+    key = b''.join(np.asarray(attrgetter(f)(model)).tobytes() for f in (*GEOMETRY, *_STRUCTURE))
+    if motion not in _kept or _kept[motion][0] != key:
+        _kept[motion] = key, regressor(model, motion)
+    return _kept[motion][1]._replace(rest=_rest(model, motion))
+
+
+def _rest(model: mujoco.MjModel, motion: PrescribedMotion) -> Array:
+    return _passed(motion, _other_forces(model, motion)).T
+
+
+def _passed(motion: PrescribedMotion, values: Array) -> Array:
+    """Return kept rows of (n, …) values after the low-pass."""
+    kept = slice(-motion.first % motion.stride, len(motion.qpos), motion.stride)
+    return np.asarray(scipy.signal.sosfiltfilt(motion.low_pass, values, axis=0)[kept])
+
+
 def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
     """Return what the numbers of a model are multiplied by along a motion."""
-    kept = slice(-motion.first % motion.stride, len(motion.qpos), motion.stride)
-
-    def passed(values: Array) -> Array:
-        return np.asarray(scipy.signal.sosfiltfilt(motion.low_pass, values, axis=0)[kept])
-
+    passed = partial(_passed, motion)
     parts: list[list[tuple[NDArray[np.int64], Array]]] = [[] for _ in range(model.nv)]
     _inertial_columns(model, motion, passed, parts)
     explicit = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP.value
@@ -319,7 +346,7 @@ def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
         used = np.any(matrix, axis=0)
         columns.append(places[used])
         matrices.append(np.ascontiguousarray(matrix[:, used]))
-    return Regressor(columns, matrices, passed(_other_forces(model, motion)).T, start + 5 * nv)
+    return Regressor(columns, matrices, _rest(model, motion), start + 5 * nv)
 
 
 def slowest(velocity: Array) -> Array:

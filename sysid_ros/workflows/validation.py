@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.segments import initial_state
 from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig
 from sysid_ros.errors import ConfigError
+from sysid_ros.fit.forces import reduced
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer, counted
 from sysid_ros.fit.residuals import Residuals
@@ -188,7 +189,8 @@ def leave_out(
             ) as simulator:
                 residuals = Residuals(simulator, fit.noise, memory=memory)
                 x = fit.values[places]
-                found[places] = solve(residuals, x, settings=settings, cancel=cancel).x
+                least = reduced(residuals, x) if solver.loss == 'linear' else None
+                found[places] = solve(least or residuals, x, settings=settings, cancel=cancel).x
         yield name, found[: len(fit.parameters)]
 
 

@@ -19,6 +19,7 @@ from sysid_ros.simulation.inverse import (
     driving_lead,
     exerted,
     force_weights,
+    kept_regressor,
 )
 from sysid_ros.simulation.prediction import predict
 
@@ -104,6 +105,18 @@ def test_forces_are_those_of_inverse_dynamics(integrator: str, density: float) -
     runs = two(20)
     for (_, motion), found in zip(runs, told(model, runs), strict=True):
         np.testing.assert_allclose(found * GEARS, needed(model, motion), atol=1e-12)
+
+
+def test_what_is_kept_of_a_motion_is_of_models_that_move_alike() -> None:
+    text, runs = ARM.format('implicitfast', 0), two(20)
+    model, heavy, far = (mujoco.MjModel.from_xml_string(text) for _ in range(3))
+    heavy.body_mass[:] *= 2
+    far.body_pos[:] *= 2
+    for other in (model, heavy, far, model):
+        for (_, motion), found in zip(runs, told(other, runs), strict=True):
+            np.testing.assert_allclose(found * GEARS, needed(other, motion), atol=1e-12)
+    first, second = (kept_regressor(other, runs[0][1]) for other in (model, heavy))
+    assert first.matrices[0] is second.matrices[0]
 
 
 @pytest.mark.parametrize(
