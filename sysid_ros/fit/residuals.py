@@ -101,7 +101,8 @@ class Residuals:
         memory: What is known of some unknowns together, if anything.
         priors: The residuals of priors, which need no simulation …
         prior_rows: … and where they are.
-        unstable: (m,) whether each candidate of the last call became unstable on some sequence.
+        unstable_in: (number of sequences, m) whether each candidate of the last call became
+            unstable on a sequence.
     """
 
     def __init__(
@@ -125,8 +126,8 @@ class Residuals:
         self._seconds = 0.0
         self._parts_of_data: list[Residuals] = []
         self._alike: list[tuple[Record, NDArray[np.bool_]]] | None = None
-        self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
+        self.unstable_in = np.zeros((len(self.runs), 0), dtype=bool)
         self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
         self.memory = memory
         self._made: dict[str, Any] = {
@@ -221,6 +222,11 @@ class Residuals:
         )
 
     @property
+    def unstable(self) -> NDArray[np.bool_]:
+        """(m,) whether each candidate of the last call became unstable on some sequence."""
+        return np.asarray(np.any(self.unstable_in, axis=0))
+
+    @property
     def diverged(self) -> int:
         """Number of simulations that became unstable so far."""
         return self._diverged + sum(part.diverged for part in self._parts_of_data)
@@ -285,9 +291,9 @@ class Residuals:
         candidates = self._complete(candidates)
         found = np.empty((len(candidates), len(self.samples.time)))
         every = np.arange(len(candidates))
-        self.unstable = np.zeros(len(candidates), dtype=bool)
+        self.unstable_in = np.zeros((len(self.runs), len(candidates)), dtype=bool)
         for run, block in self._simulate(candidates, [every] * len(self.runs)):
-            self.unstable[block.candidates] |= block.diverged
+            self.unstable_in[run, block.candidates] = block.diverged
             for compared in self._compared[run]:
                 found[block.candidates, compared.rows] = compared.residual(block, candidates)
             if predicted is None:

@@ -39,8 +39,9 @@ from sysid_ros.fit.windows import (
     ROUGH,
     UNEXPLAINED,
     GrownWindows,
-    compared,
+    Judged,
     is_stuck,
+    judged,
     parts_of,
     roughness_at,
     solve_in_stages,
@@ -165,8 +166,9 @@ class Start(NamedTuple):
     name: str  # 'nominal', 'regression', 'windows' or, of several starts, 'spread'
     x: Array  # (p,) values
     sentence: str  # where they are from, for people
-    # Whether full-length simulations from there say nothing about the parameters.
-    rough: bool = False
+    # (number of sequences,) where full-length simulations from there say nothing about the
+    # parameters.
+    rough: NDArray[np.bool_] = np.zeros(0, dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -207,22 +209,25 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
         if choice == 'auto':
             return here
         raise FitError(f'Start {choice!r} is not possible: {reason}.')
-    first, rough, near = _judge(context, residuals, here.x)
-    if choice == 'auto' and near and not rough:
+    first = judged(residuals, here.x)
+    if choice == 'auto' and not first.rough.any() and _is_near(context, first):
         return here
     found = regress(context, residuals.simulators[0])
     if isinstance(found, str):
         if choice == 'regression':
             raise FitError(f'Start {choice!r} is not possible: {found}.')
-        return here._replace(rough=rough or choice == 'windows')
+        return here._replace(rough=first.rough | (choice == 'windows'))
     there = Start('regression', found.x, found.sentence)
     if choice == 'regression':
         return there
-    second, rough_there, near_there = _judge(context, residuals, found.x)
-    # On rough ground neither cost says anything, and nominal values that are far off may hide it.
-    rough = rough_there or (rough and not near_there)
-    best = there if second < first or rough else here
-    return best._replace(rough=rough or choice == 'windows')
+    second = judged(residuals, found.x)
+    # What is rough at one of both may be hidden at the other one, unless that follows the motion.
+    rough = first.rough | (second.rough & ~first.follows)
+    rough_there = second.rough | (first.rough & ~second.follows)
+    costs = [cost(each.residual, context.settings.loss) for each in (first, second)]
+    if (rough_there.sum(), costs[1]) < (rough.sum(), costs[0]) or rough.all():
+        here, rough = there, rough_there
+    return here._replace(rough=rough | (choice == 'windows'))
 
 
 def _nominal(residuals: Residuals) -> Array:
@@ -240,13 +245,12 @@ def _impossible(residuals: Residuals) -> str | None:
     return not_applicable(residuals.simulators[0])
 
 
-def _judge(context: FitContext, residuals: Residuals, x: Array) -> tuple[float, bool, bool]:
-    """Return the cost of a candidate, whether it is on rough ground, and whether it is near."""
-    values, roughness = compared(residuals, x, len(x))
-    if residuals.unstable[0] or not np.all(np.isfinite(values)):
-        return math.inf, True, False
-    there = cost(values, context.settings.loss)
-    return there, roughness > ROUGH, 2 * there < CLEARLY * len(values)
+def _is_near(context: FitContext, found: Judged) -> bool:
+    """Return whether what a candidate leaves is of the size of the noise."""
+    left = found.residual
+    return bool(
+        np.all(np.isfinite(left)) and 2 * cost(left, context.settings.loss) < CLEARLY * len(left)
+    )
 
 
 def initialize(
@@ -271,19 +275,39 @@ def initialize(
                 'Windows are not possible: the motion cannot be predicted over the shortest ones.'
             )
         return _resting_on(context, residuals, windows, start)
-    if start.rough and not context.is_late:
+    rough = bool(start.rough.any())
+    if rough and not start.rough.all() and not context.is_late:
+        start = led_by_smooth(context, residuals, start)
+        rough = bool(start.rough.any())
+    if rough and not context.is_late:
         found = _by_windows(context, residuals, start, None)
         if found is not None:
             return found
     solution = _solved_whole(context, residuals, start)
     first = FirstSolution(residuals, solution, start)
-    if choice != 'auto' or start.rough or context.is_late or reason is not None:
+    if choice != 'auto' or rough or context.is_late or reason is not None:
         return first
     # Windows may tell more than a solution for whole sequences.
     limit = ROUGH if solution.status == 'stalled' else LOST
     if roughness_at(residuals, solution.x, len(solution.x)) > limit:
         return _by_windows(context, residuals, start, solution) or first
     return first
+
+
+def led_by_smooth(context: FitContext, residuals: Residuals, start: Start) -> Start:
+    """Return where the sequences lead to on which simulations say something at a start."""
+    (simulator,) = residuals.simulators
+    runs = zip(simulator.runs, start.rough, strict=True)
+    smooth = residuals.of([[run.sequence for run, rough in runs if not rough]])
+    last: Solution | None = None
+    for part in parts_of(smooth) or [smooth]:
+        residuals.also(part)
+        x = start.x if last is None else last.x
+        settings = context.rough_settings
+        last = solve_part(part, x, settings, ROUGH_TOLERANCE, context.cancel, last) or last
+    if last is None:
+        return start
+    return start._replace(x=last.x, rough=judged(residuals, last.x, LOST).rough)
 
 
 def initialize_from(

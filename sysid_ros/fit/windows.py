@@ -18,7 +18,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -123,35 +123,61 @@ def roughness_at(residuals: Residuals, x: Array, count: int) -> float:
         The median over the sensors of the change in the last quarter of the trajectories, in the
         sensor's range; infinite where a simulation becomes unstable.
     """
-    return compared(residuals, x, count)[1]
+    values = _beside(residuals, x, count)
+    if residuals.unstable.any() or not np.isfinite(values).all():
+        return math.inf
+    return _roughness(residuals, values[:, 1] - values[:, 0], np.ones(len(values), dtype=bool))
 
 
-def compared(residuals: Residuals, x: Array, count: int) -> tuple[Array, float]:
-    """Return the (n,) residuals of a candidate, and `roughness_at` it."""
+class Judged(NamedTuple):
+    """A candidate on (number of sequences,) sequences, each by itself."""
+
+    residual: Array  # (n,) residuals of all
+    rough: NDArray[np.bool_]  # where full-length simulations from there say nothing
+    follows: NDArray[np.bool_]  # where simulations follow the measured motion
+
+
+def judged(residuals: Residuals, x: Array, farthest: float = ROUGH) -> Judged:
+    """Judge each sequence by `roughness_at` a candidate, and by what that leaves unexplained."""
+    values = _beside(residuals, x, len(x))
+    at, change = values[:, 0], values[:, 1] - values[:, 0]
+    rough = np.any(residuals.unstable_in, axis=1)
+    follows = ~rough
+    motion = _motion(residuals)
+    for index in np.flatnonzero(~rough).tolist():
+        own = residuals.samples.sequence == index
+        rough[index] = not _roughness(residuals, change, own) <= farthest
+        follows[index] = _unexplained(residuals, at, own, motion) <= UNEXPLAINED
+    return Judged(at, rough, follows)
+
+
+def _beside(residuals: Residuals, x: Array, count: int) -> Array:
+    """Return the (n, 2) residuals of a candidate and of one that differs by little."""
     low, high = np.array([(u.min_value, u.max_value) for u in residuals.unknowns[:count]]).T
     step = STEP * np.where(x[:count] != 0, np.abs(x[:count]), scales(residuals.unknowns[:count]))
     step *= np.random.default_rng(0).choice([-1.0, 1.0], count)
     outside = (x[:count] + step > high) | (x[:count] + step < low)
     moved = x.copy()
     moved[:count] += np.where(outside, -step, step)
-    values = residuals(np.stack([x, moved]))
-    at, beside = values.T
-    if residuals.unstable.any() or not np.isfinite(values).all():
-        return at, math.inf
+    return residuals(np.stack([x, moved]))
+
+
+def _roughness(residuals: Residuals, change: Array, rows: NDArray[np.bool_]) -> float:
+    """Return the roughness that the (n,) changes of some residuals show."""
     samples = residuals.samples
     ends = np.zeros(len(residuals.runs))
     np.maximum.at(ends, samples.sequence, samples.time)
-    late = samples.time >= _LATE * ends[samples.sequence]
+    late = rows & (samples.time >= _LATE * ends[samples.sequence])
     extents: dict[str, float] = {}
     for sensor, own in measured(residuals.runs):
         extents[sensor] = max(extents.get(sensor, 0.0), float(np.ptp(own)))
     found = []
     for index, sensor in enumerate(samples.sensors):
-        change = (beside - at)[late & (samples.sensor == index)]
-        if len(change) and extents[sensor] > 0:
-            size = float(np.sqrt(np.mean(change**2))) * residuals.noise[sensor]
+        moved = change[late & (samples.sensor == index)]
+        if len(moved) and extents[sensor] > 0:
+            size = float(np.sqrt(np.mean(moved**2))) * residuals.noise[sensor]
             found.append(size / extents[sensor])
-    return at, float(np.median(found)) / STEP if found else 0.0
+    return float(np.median(found)) / STEP if found else 0.0
 
 
 #: Simulations that leave more of the variance of the motion than this do not follow it.
@@ -166,16 +192,29 @@ def unexplained(residuals: Residuals, x: Array) -> float:
     It is the median over the sensors that move. Errors are counted up to some ranges of each
     sensor, whatever a simulation does beyond.
     """
+    values = residuals(x[None])[:, 0]
+    every = np.ones(len(values), dtype=bool)
+    return _unexplained(residuals, values, every, _motion(residuals))
+
+
+def _motion(residuals: Residuals) -> dict[str, float]:
+    """Return the variance of the motion by each sensor that moves."""
     noise = estimate_noise(residuals.runs)
-    squares = residuals(x[None])[:, 0] ** 2
     variance: dict[str, float] = {}
-    for sensor, values in measured(residuals.runs):
-        variance[sensor] = max(variance.get(sensor, 0.0), float(np.var(values)))
+    for sensor, own in measured(residuals.runs):
+        variance[sensor] = max(variance.get(sensor, 0.0), float(np.var(own)))
+    return {s: v for s, v in variance.items() if v > (_MOVES * noise.get(s, math.inf)) ** 2}
+
+
+def _unexplained(
+    residuals: Residuals, values: Array, rows: NDArray[np.bool_], motion: Mapping[str, float]
+) -> float:
+    """Return what some of (n,) residuals leave of the variance of the motion by each sensor."""
     left = []
     for place, sensor in enumerate(residuals.samples.sensors):
-        own = squares[residuals.samples.sensor == place]
-        if len(own) and variance.get(sensor, 0.0) > (_MOVES * noise.get(sensor, np.inf)) ** 2:
-            left.append(float(np.mean(own)) * residuals.noise[sensor] ** 2 / variance[sensor])
+        squares = values[rows & (residuals.samples.sensor == place)] ** 2
+        if len(squares) and sensor in motion:
+            left.append(float(np.mean(squares)) * residuals.noise[sensor] ** 2 / motion[sensor])
     return float(np.median(left)) if left else 0.0
 
 

@@ -54,6 +54,12 @@ LINEAR = (
     'actuator_gear',
 )
 GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp', 'opt.gravity')
+#: Laws of actuators that are linear in command, length and velocity, and what decides of them.
+_GAINS = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtGain.mjGAIN_AFFINE.value)
+_BIASES = (mujoco.mjtBias.mjBIAS_NONE.value, mujoco.mjtBias.mjBIAS_AFFINE.value)
+ACTUATION = tuple(
+    f'actuator_{name}' for name in ('gear', 'gainprm', 'biasprm', 'forcerange', 'ctrlrange')
+)
 #: What else decides how numbers act on forces: how parts hang together, and how steps are made.
 _STRUCTURE = (
     *('body_parentid', 'body_dofadr', 'dof_jntid', 'jnt_type', 'jnt_actgravcomp'),
@@ -107,6 +113,41 @@ def transmissions(model: mujoco.MjModel, gear: Array | None = None) -> Array:
         elif kind == mujoco.mjtTrn.mjTRN_TENDON:
             found[actuator] = factor * fixed[element]
     return found
+
+
+def driven_otherwise(model: mujoco.MjModel) -> NDArray[np.bool_]:
+    """Return (nv,) whether what drives a joint has a state, or is not linear in what is known."""
+    linear = np.isin(model.actuator_gaintype, _GAINS) & np.isin(model.actuator_biastype, _BIASES)
+    moments = transmissions(model)[~linear | (model.actuator_actnum > 0)]
+    return np.asarray((moments != 0).any(axis=0))  # NaN, which stands for others, is not 0
+
+
+def exerted(
+    model: mujoco.MjModel, fields: Mapping[str, Array], motion: PrescribedMotion, controls: Array
+) -> Array:
+    """Return the (m, n, nv) forces that actuators exert on joints along a motion, N·m or N.
+
+    Those of candidates with fields of the model, and (m, n, nu) controls: an actuator's force is
+    linear in its command, its length and its velocity, and has limits.
+    """
+    gears, out = fields['actuator_gear'], np.asarray(model.actuator_outadr)
+    moments = np.nan_to_num(np.stack([transmissions(model, gear) for gear in gears]))
+    turned = np.swapaxes(moments, 1, 2)
+    lengths = motion.qpos @ turned
+    velocities = (motion.qvel + driving_lead(model) * motion.qacc) @ turned
+
+    def linear(name: str, laws: NDArray[np.bool_]) -> Array:
+        constant, by_length, by_velocity = np.moveaxis(fields[name][:, None, :, :3], 3, 0)
+        return np.asarray(constant + laws * (by_length * lengths + by_velocity * velocities))
+
+    limited = np.asarray(model.actuator_ctrllimited, dtype=bool)
+    ranges = np.where(limited[:, None], fields['actuator_ctrlrange'], [-np.inf, np.inf])
+    held = np.clip(controls, *np.moveaxis(ranges[:, None], 3, 0))[:, :, model.actuator_ctrladr]
+    gain, bias = model.actuator_gaintype == _GAINS[1], model.actuator_biastype == _BIASES[1]
+    forces = held * linear('actuator_gainprm', gain) + bias * linear('actuator_biasprm', bias)
+    limited = np.asarray(model.actuator_forcelimited, dtype=bool)
+    ranges = np.where(limited[:, None], fields['actuator_forcerange'], [-np.inf, np.inf])[:, out]
+    return np.asarray(np.clip(forces, *np.moveaxis(ranges[:, None], 3, 0)) @ moments)
 
 
 def fixed_tendons(model: mujoco.MjModel) -> Array:

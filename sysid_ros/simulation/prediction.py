@@ -184,9 +184,8 @@ class InverseSimulator(Simulator):
         own = {field: np.asarray(attrgetter(field)(self.model)) for field in (*LINEAR, *GEOMETRY)}
         fields = {field: np.repeat(values[None], count, axis=0) for field, values in own.items()}
         models = {}
-        for field, index, data in self._writer.assignments(candidates) if not self._build else ():
-            if field in fields:
-                fields[field].reshape(count, -1)[:, index] = data
+        if not self._build:
+            fields = self.fields(candidates, own)
         for candidate in needed if self._build else ():
             try:
                 models[candidate] = model = self.compiled(candidates[candidate])

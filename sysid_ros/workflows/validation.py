@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import mujoco
@@ -22,7 +23,7 @@ from sysid_ros.fit.forces import reduced
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer, counted
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import SolverSettings, solve
+from sysid_ros.fit.solver import ROUGH_TOLERANCE, Solution, SolverSettings, solve
 from sysid_ros.fit.windows import cut
 from sysid_ros.model.elements import SCALAR_JOINTS, position_joint, sensor_unit
 from sysid_ros.model.kinds import Role as Acting
@@ -156,15 +157,15 @@ def leave_out(
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Fit to all sequences but those of one family at a time.
 
-    Each fit has the weights of the full one, whose sequences these are, and starts from its end. No
-    other begins after the deadline, in ``time.monotonic()``.
+    Each fit has the weights of the full one, whose sequences these are, and starts from its end
+    with its Jacobian: most end after one step. No other begins after the deadline, in
+    ``time.monotonic()``.
 
     Yields:
         Name of the family, and (p,) values; NaN where nothing but the family tells one.
     """
     arrived = fit.as_fitted(sequences)
     assert fit.samples is not None  # noqa: S101 (a fit that was just made)
-    settings = SolverSettings(solver.loss, FEW_ITERATIONS, rough=True)
     for name, family in families.items():
         if time.monotonic() > deadline:
             return
@@ -190,8 +191,32 @@ def leave_out(
                 residuals = Residuals(simulator, fit.noise, memory=memory)
                 x = fit.values[places]
                 least = reduced(residuals, x) if solver.loss == 'linear' else None
-                found[places] = solve(least or residuals, x, settings=settings, cancel=cancel).x
+                known = None if least else _without(fit, rows, places, residuals)
+                # However short, the first step is made: with none, nothing would be left out.
+                one = SolverSettings(solver.loss, 1, rough=True)
+                few = dataclasses.replace(one, max_iterations=FEW_ITERATIONS)
+                step = partial(solve, least or residuals, x, cancel=cancel)
+                first = step(settings=one, tolerance=0.0, known=known, begun=known)
+                last = step(settings=few, tolerance=ROUGH_TOLERANCE, known=first, begun=first)
+                found[places] = last.x
         yield name, found[: len(fit.parameters)]
+
+
+def _without(
+    fit: Identification, absent: Sequence[int], places: Sequence[int], rest: Residuals
+) -> Solution | None:
+    """Return the end of a fit as residuals of other sequences and some unknowns see it.
+
+    It is None where these are not among those of the fit, as errors of arrival are in its own.
+    """
+    samples, solution = fit.samples, fit.solution
+    kept = (samples.sensor >= 0) & ~np.isin(samples.sequence, absent)
+    x = fit.values[list(places)]
+    known = np.concatenate([solution.residual[kept], rest.priors.residual(x[None])[0]])
+    if fit.arrival_errors or len(known) != len(rest.samples.time):
+        return None
+    jacobian = np.concatenate([solution.jacobian[kept][:, places], -rest.priors.matrix])
+    return dataclasses.replace(solution, x=x, residual=known, jacobian=jacobian)
 
 
 def error_without(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -15,14 +16,17 @@ import pytest
 from builders.models import Drive, rod
 from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
+from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.fit import FitOptions
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import solve
+from sysid_ros.fit.solver import FitLog, SolverSettings, solve
+from sysid_ros.fit.start import Start, led_by_smooth
 from sysid_ros.fit.windows import (
     PARTS,
     ROUGH,
     Cutter,
+    judged,
     parts_of,
     roughness_at,
     solve_in_stages,
@@ -95,6 +99,29 @@ def test_windows_start_where_the_robot_was(whole: Residuals) -> None:
 def test_chaos_is_rough_and_an_overdamped_pendulum_is_not(whole: Residuals) -> None:
     assert roughness_at(whole, np.array([0.7, 0.02, 0.0]), 2) > 1.0
     assert roughness_at(whole, np.array([0.7, 5.0, 0.0]), 2) < ROUGH
+
+
+def test_of_several_recordings_each_is_rough_for_itself() -> None:
+    times = np.arange(0, 5, 0.02)
+    runs = [
+        measure(CHAOTIC, TRUTH, times=times, start=start, noise=NOISE, seed=seed, name=name)
+        for seed, (name, start) in enumerate((('falls', ABOVE), ('swings', ([0.5, 0.2], [0, 0]))))
+    ]
+    with make_simulator(CHAOTIC, unknowns(), runs, 1) as simulator:
+        whole = Residuals(simulator, NOISE)
+        found = judged(whole, np.array([0.9, 0.02]), 1.0)
+        assert found.rough.tolist() == [True, False]
+        assert found.follows.tolist() == [False, True]
+        # Those that are smooth lead to values that serve all.
+        context = FitContext(
+            partial(make_simulator, CHAOTIC, threads=1), SolverSettings(), FitLog(None)
+        )
+        with context.opened:
+            start = led_by_smooth(
+                context, whole, Start('nominal', np.array([1.0, 0.1]), '', found.rough)
+            )
+    np.testing.assert_allclose(start.x, list(TRUTH.values()), rtol=0.1)
+    assert not start.rough.any()
 
 
 @pytest.mark.slow
