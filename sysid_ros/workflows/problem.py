@@ -102,8 +102,8 @@ _STEP_S, _LAGS = 0.1, 10
 _LEVEL = 1e-5
 
 
-#: Bounds of the scale of a current that nobody has guessed, in what is read for each N·m or N.
-UNSCALED = (1e-3, 1e3)
+#: Bounds of the scale of a current that nobody has guessed: joints have .01 to 100 N·m per A.
+UNSCALED = (1e-2, 1e2)
 
 
 class NotToldError(FitError):

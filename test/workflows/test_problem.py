@@ -37,7 +37,7 @@ TRUNK = '<geom size=".1" mass="1"/>'
         ('torque', {}, {'j/damping': 100.0}),
         ('current', {'sensors': ['q']}, {'j/damping': 100.0}),
         # A motor has 10 N·m for each ampere as often as .1.
-        ('unscaled', {}, {'j/damping': 100.0, 'tau/gain': 1000.0}),
+        ('unscaled', {}, {'j/damping': 100.0, 'tau/gain': 100.0}),
         (
             'pwm',
             {'parameters': [{'target': 'sensor/*/gain', 'bounds': [0.5, 2.0]}]},
