@@ -115,6 +115,7 @@ class ReducedForces:
         changes = self._jacobian(x) * np.where(wanted, steps, 0.0)
         return StepChanges(residual, changes, np.zeros(len(x), dtype=bool), unstable=False)
 
+    @np.errstate(over='ignore', invalid='ignore')  # a step too far leads nowhere, and says so
     def followed(self, x: Array, move: Array, free: NDArray[np.bool_]) -> Array:
         """Return (p,) values whose residuals are what a move would leave; see `CurvedResiduals`."""
         before = self(x[None])[:, 0]

@@ -166,9 +166,11 @@ def terms(residuals: Residuals, x: Array) -> list[Term]:
 
     Each is simulated in an amount so small that what it does is in proportion; what is between an
     encoder and its link is added to what the encoder reads, and clocks move what was simulated.
-    There are none where motions are prescribed or driven by laws that MuJoCo lacks, and none that
-    do nothing.
+    Where motions are prescribed, only what reads the forces may be wrong. There are none where laws
+    that MuJoCo lacks drive, and none that do nothing.
     """
+    if len(residuals.simulators) == 1 and residuals.simulators[0].prescribed:
+        return [term for term in _readings(residuals, x) if np.any(term.change)]
     if any(s.prescribed or s.drives is not None for s in residuals.simulators):
         return []
     motions = [
@@ -199,6 +201,28 @@ def terms(residuals: Residuals, x: Array) -> list[Term]:
         slopes[rows] /= motion.model.opt.timestep
     every = [*found.values(), *_clocks(residuals, slopes)]
     return [term for term in every if np.all(np.isfinite(term.change)) and np.any(term.change)]
+
+
+def _readings(residuals: Residuals, x: Array) -> Iterator[Term]:
+    """Yield another gain of each sensor of forces: constants of motors are seldom known well.
+
+    Masses of links take a scale of all of them up; what is left is how they differ.
+    """
+    changes: dict[int, Array] = {}
+    (simulator,), count = residuals.simulators, len(residuals.samples.time)
+    model = simulator.model
+    for block in simulator.simulate(x[None], [np.zeros(1, dtype=np.int64)] * len(simulator.runs)):
+        rows, record = residuals.rows(block.run), {key: v[0] for key, v in block.rows.items()}
+        at = residuals.of_record(block.run, x, record)
+        for column in np.flatnonzero(np.any(record[SENSORS], axis=0)).tolist():
+            larger = record[SENSORS].copy()
+            larger[:, column] *= 1 + _SMALL
+            changed = residuals.of_record(block.run, x, {**record, SENSORS: larger})
+            own = changes.setdefault(column, np.zeros(count))
+            own[rows] = (changed - at) / _SMALL
+    for column, change in changes.items():
+        sensor = int(np.searchsorted(model.sensor_adr, column, side='right')) - 1
+        yield Term(TermKind.GAIN, model.sensor(sensor).name, change)
 
 
 def _clocks(residuals: Residuals, slopes: Array) -> Iterator[Term]:

@@ -61,7 +61,14 @@ from sysid_ros.text import scalar
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
-from sysid_ros.workflows.problem import Problem, check_base, load, moves, parameters_of
+from sysid_ros.workflows.problem import (
+    UNSCALED,
+    Problem,
+    check_base,
+    load,
+    moves,
+    parameters_of,
+)
 
 _MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
 #: Words in the name of a recording by which it is held out.
@@ -550,8 +557,12 @@ def targets_of_forces(
     efforts = [name for name in sensors if int(model.sensor(name).adr[0]) in weights]
     found += [ProposedTarget(f'sensor/{name}/bias') for name in efforts]
     if mapping != 'auto':
-        currents = [name for name in efforts if mapping.sensors[name].kind != 'torque']
-        found += [ProposedTarget(f'sensor/{name}/gain') for name in currents]
+        currents = {name: mapping.sensors[name] for name in efforts}
+        found += [
+            ProposedTarget(f'sensor/{name}/gain', None if item.scale != 1 else UNSCALED)
+            for name, item in currents.items()
+            if item.kind != 'torque'
+        ]
     moved = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
     groups: list[int] = [0]  # with which body each one moves
     links: dict[int, int] = {}  # which has the inertia of all that do

@@ -102,6 +102,10 @@ _STEP_S, _LAGS = 0.1, 10
 _LEVEL = 1e-5
 
 
+#: Bounds of the scale of a current that nobody has guessed: joints have .01 to 100 N·m per A.
+UNSCALED = (1e-2, 1e2)
+
+
 class NotToldError(FitError):
     """A bag holds no commands for an actuator, so that no simulation can explain it."""
 
@@ -416,18 +420,23 @@ def parameters_of(
 def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:
     """Return an unknown for the scale of each mapped current or PWM that no entry asks for.
 
-    What a current is in N·m depends on the motor and its gear; the mapping's scale is a guess.
+    What a current is in N·m depends on the motor and its gear; the mapping's scale is a guess, and
+    where it has none nothing is known of it.
     """
     mapping = mapping_of(config)
     if mapping == 'auto':
         return []
-    wanted = [
-        f'sensor/{name}/gain'
+    wanted = {
+        f'sensor/{name}/gain': None if item.scale != 1 else UNSCALED
         for name, item in mapping.sensors.items()
         if item.kind != 'torque' and (config.sensors is None or _is_any(name, config.sensors))
-    ]
+    }
     asked = [entry.target for entry in config.parameters]
-    return [ParameterConfig(target=target) for target in wanted if not _is_any(target, asked)]
+    return [
+        ParameterConfig(target=target, bounds=bounds)
+        for target, bounds in wanted.items()
+        if not _is_any(target, asked)
+    ]
 
 
 def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:

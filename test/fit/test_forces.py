@@ -45,7 +45,9 @@ TARGETS = (
 )
 
 
-def recorded(text: str = MODEL, seed: int = 0, count: int = 1500) -> Trajectory:
+def recorded(
+    text: str = MODEL, seed: int = 0, count: int = 1500, noise: float = NOISE
+) -> Trajectory:
     """Return a smooth motion and the noisy forces that a model needs along it."""
     rng, interval = np.random.default_rng(seed), 0.005
     times = interval * np.arange(count)[:, None]
@@ -59,7 +61,7 @@ def recorded(text: str = MODEL, seed: int = 0, count: int = 1500) -> Trajectory:
     forces = TimeSeries(times[10:-10:4, 0], np.zeros((len(times[10:-10:4]), 3)), mapping)
     run = Trajectory('run', 0, np.zeros(3), np.zeros(3), (), (forces,), motion=motion)
     (told,) = predict(mujoco.MjModel.from_xml_string(text), [run])
-    data = told.channels[0][0] + NOISE * rng.standard_normal(forces.data.shape)
+    data = told.channels[0][0] + noise * rng.standard_normal(forces.data.shape)
     return dataclasses.replace(run, measurements=(dataclasses.replace(forces, data=data),))
 
 
@@ -151,3 +153,19 @@ def test_links_that_are_lighter_than_physical_take_few_rounds() -> None:
     assert found.rollouts < 300
     values = dict(zip((u.name for u in found.parameters), found.solution.x, strict=True))
     assert values['joint/c/damping'] == pytest.approx(0.05, abs=0.01)
+
+
+def test_offset_and_masses_that_a_lift_hardly_tells_apart_take_few_rounds() -> None:
+    def lift(text: str) -> str:
+        return text.replace('name="a" axis', 'name="a" type="slide" axis')
+
+    spec = mujoco.MjSpec.from_string(lift(MODEL))
+    scope = Scope(spec.compile(), spec, ())
+    targets = (*TARGETS, 'sensor/fa/bias')
+    every = with_inertial_priors([u for t in targets for u in make_unknowns(t, scope)])
+    run = recorded(lift(ARM.format(4, 0.1, 1.5)), seed=2, noise=5e-4)
+    (forces,) = run.measurements
+    forces = dataclasses.replace(forces, data=forces.data + np.array([5.0, 0, 0]))
+    found = fit(spec.compile(), every, [dataclasses.replace(run, measurements=(forces,))])
+    assert found.solution.success
+    assert len(found.solution.trace) < 50

@@ -29,6 +29,7 @@ from sysid_ros.results.result import (
     CalibrationResult,
     Check,
     Disagreement,
+    EstimatorKind,
     Fold,
     HorizonJoint,
     HorizonPoint,
@@ -213,6 +214,7 @@ def test_an_honest_result_has_none() -> None:
         ('time step', lambda: solver(timestep=5e-4, timestep_change=NAN)),  # unstable, once stored
         ('recordings', jumping_clock),
         ('residuals', lambda: beyond(3.0)),
+        ('residuals', lambda: beyond(5.0) | solver(estimator=EstimatorKind.TORQUE)),
         ('mapping', lambda: assumed(0.98)),
         ('motion ahead', lambda: ahead(0.01, 0.02, 0.03)),
         ('motion ahead', lambda: ahead(0.03, 0.02, 0.01)),
@@ -231,6 +233,7 @@ def test_each_reason_is_found(expected: str, change: Callable[[], dict[str, Any]
         beyond(1.3),
         beyond(3.0, alike=0.1),
         beyond(3.0, alike=NAN),
+        beyond(3.0) | solver(estimator=EstimatorKind.TORQUE),  # as smooth as the low-pass makes it
         assumed(0.5),
         assumed(0.98, FindingKind.NOT_MEASURED),
         ahead(0.03, 0.01, 0.02),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,18 @@ def config(folder: Path, **changes: Any) -> CalibrationConfig:
     return validate(CalibrationConfig, values, 'the test')
 
 
+def changed(folder: Path, new: Path, change: Callable[[float], float]) -> None:
+    """Write the recordings with other efforts of one joint."""
+    for name in ('train', 'validate'):
+        head, *lines = (folder / f'{name}.csv').read_text(encoding='utf-8').splitlines()
+        rows = [line.split(',') for line in lines]
+        place = head.split(',').index('bend_effort')
+        for row in rows:
+            row[place] = repr(change(float(row[place])))
+        text = '\n'.join([head, *map(','.join, rows)])
+        (new / f'{name}.csv').write_text(text + '\n', encoding='utf-8')
+
+
 def improved(result: CalibrationResult) -> float:
     """Return the largest part that is left of held-out errors up to .5 s ahead."""
     near = (p for p in result.horizon if p.role == 'validate' and p.seconds <= 0.5)
@@ -130,14 +143,7 @@ def test_offsets_of_efforts_become_constant_forces_of_the_motors(
     folder: Path, tmp_path: Path
 ) -> None:
     offset = 0.25
-    for name in ('train', 'validate'):
-        head, *lines = (folder / f'{name}.csv').read_text(encoding='utf-8').splitlines()
-        rows = [line.split(',') for line in lines]
-        place = head.split(',').index('bend_effort')
-        for row in rows:
-            row[place] = repr(float(row[place]) + offset)
-        text = '\n'.join([head, *map(','.join, rows)])
-        (tmp_path / f'{name}.csv').write_text(text + '\n', encoding='utf-8')
+    changed(folder, tmp_path, lambda effort: effort + offset)
     (tmp_path / 'arm.xml').write_text(ARM.format(*NOMINAL, MOTORS), encoding='utf-8')
     targets = (*TRUTH, 'sensor/bend_effort/bias')
     chosen = config(tmp_path, parameters=[{'target': target} for target in targets])
@@ -161,6 +167,23 @@ def test_offsets_of_efforts_become_constant_forces_of_the_motors(
     measured = next(s for s in run.measurements if 'bend_effort' in s.names).get('bend_effort')
     both = 2 * (np.ravel(told.get('m2')) + written.actuator_biasprm[1, 0])
     np.testing.assert_allclose(both, np.ravel(measured), atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('undrawn')
+def test_a_wrong_constant_of_one_motor_is_told_and_allowed_for(
+    folder: Path, tmp_path: Path
+) -> None:
+    changed(folder, tmp_path, lambda effort: 1.1 * effort)
+    (tmp_path / 'arm.xml').write_text(ARM.format(*NOMINAL, MOTORS), encoding='utf-8')
+    result = calibrate(config(tmp_path)).result
+    assert result.inference is not None
+    assert any("another gain of 'bend_effort'" in note for note in result.inference.notes)
+    for parameter in result.parameters:
+        assert parameter.low < TRUTH[parameter.targets[0]] < parameter.high
+    right = calibrate(config(folder, output=tmp_path / 'right')).result
+    assert right.inference is not None
+    assert not any('another gain' in note for note in right.inference.notes)
 
 
 @pytest.mark.slow

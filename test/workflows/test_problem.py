@@ -36,6 +36,8 @@ TRUNK = '<geom size=".1" mass="1"/>'
         ('current', {}, {'j/damping': 100.0, 'tau/gain': 10.0}),
         ('torque', {}, {'j/damping': 100.0}),
         ('current', {'sensors': ['q']}, {'j/damping': 100.0}),
+        # A motor has 10 N·m for each ampere as often as .1.
+        ('unscaled', {}, {'j/damping': 100.0, 'tau/gain': 100.0}),
         (
             'pwm',
             {'parameters': [{'target': 'sensor/*/gain', 'bounds': [0.5, 2.0]}]},
@@ -47,6 +49,8 @@ def test_the_scale_of_a_current_is_identified_also_without_an_entry(
     kind: str, more: dict[str, Any], names: dict[str, float]
 ) -> None:
     channel = {'topic': '/js', 'field': 'effort', 'label': 'j', 'scale': 2.5, 'kind': kind}
+    if kind == 'unscaled':
+        channel |= {'scale': 1.0, 'kind': 'current'}
     config = CalibrationConfig.model_validate(
         {
             'model': Path('arm.xml'),
