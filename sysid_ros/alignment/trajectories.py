@@ -104,6 +104,10 @@ class _Selection(NamedTuple):
         return self.pairs[0].role
 
 
+class NothingLeftError(AlignmentError):
+    """Too little of a bag is left once its commands are known, or between its cuts."""
+
+
 def align(
     bag: BagColumns,
     model: mujoco.MjModel,
@@ -120,7 +124,8 @@ def align(
     command, as until then one that is not in the bag may be in force.
 
     Raises:
-        AlignmentError: No measurement is left while commands are known, or a marker is missing.
+        AlignmentError: A marker is missing, or commands have no usable stamps.
+        NothingLeftError: Few measurements are left while commands are known, or between cuts.
     """
     segments = segments or SegmentsConfig()
     longest_delay = max(longest_delay, *model.actuator_delay.tolist(), 0.0)
@@ -276,15 +281,18 @@ def _find_segments(
     segments, cut = find_segments(name, instants, known, config, cuts, chosen)
     if not segments and cut:
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
-        raise AlignmentError(
+        raise NothingLeftError(
             f'Expected {FEW} or more measured instants in {name!r} between the cuts '
             f'that segments asks for, found none ({what}).'
         )
     if not segments:
         after = [(int(time - instants[0])) / SECOND_NS for time in (known, instants[-1])]
-        raise AlignmentError(
-            f'Expected {FEW} or more measured instants in {name!r} once every actuator '
-            f'has its first command at {after[0]:+.3f} s from the first measurement, found '
+        waited = (
+            f' and {longest_delay:g} s have passed, its longest delay,' if known > first else ''
+        )
+        raise NothingLeftError(
+            f'Expected {FEW} or more measured instants in {name!r} once every actuator has its '
+            f'first command{waited} at {after[0]:+.3f} s from the first measurement, found '
             f'{int(np.count_nonzero(instants >= known))}, the last at {after[1]:+.3f} s.'
         )
     return segments, [*findings, *cut]

@@ -188,8 +188,12 @@ def _read_csv(file: Path) -> _Table:
             f'Expected {len(names)} values in each line of {str(file)!r}, found {found}.'
         )
     table = _Table(file.stem)
-    for name, cells in zip(names, zip(*rows, strict=True), strict=True):
-        _add(table, name or 'unnamed', [_cell(cell) for cell in cells], None)
+    named = (name or 'unnamed' for name in names)
+    for name, cells in zip(named, zip(*rows, strict=True), strict=True):
+        try:  # at once, as nearly all columns are
+            table.columns[name] = np.array(cells, dtype=np.float64)
+        except ValueError:
+            _add(table, name, [_cell(cell) for cell in cells], None)
     return table
 
 

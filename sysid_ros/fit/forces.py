@@ -243,20 +243,30 @@ def _blocks(residuals: Residuals, simulator: InverseSimulator, x: Array) -> Iter
         yield _Block(sensor, law, late, np.flatnonzero(used), triangle, len(matrix))
 
 
+def reduced(residuals: Residuals, x: Array) -> ReducedForces | None:
+    """Return residuals in as few rows as say the same; None where forces are not all linear.
+
+    Delays act linearly around those of (p,) values.
+    """
+    simulator = residuals.simulators[0]
+    alone = len(residuals.simulators) == 1 and residuals.unknowns == simulator.parameters
+    if not (alone and isinstance(simulator, InverseSimulator) and simulator.linear):
+        return None
+    return ReducedForces(residuals, simulator, x)
+
+
 def regress_forces(context: FitContext, residuals: Residuals, x: Array) -> Array:
     """Return the (p,) values of least cost, from others, and weight residuals by their noise.
 
     Values come back as they are where forces are not all linear in what the unknowns decide.
     """
-    simulator = residuals.simulators[0]
-    alone = len(residuals.simulators) == 1 and residuals.unknowns == simulator.parameters
-    if not (alone and isinstance(simulator, InverseSimulator) and simulator.linear):
-        return x
     floors = smallest_noise(residuals.runs)
     for _ in range(_ROUNDS):
-        reduced = ReducedForces(residuals, simulator, x)
+        rows = reduced(residuals, x)
+        if rows is None:
+            break
         found = attempt(
-            reduced,
+            rows,
             x,
             settings=dataclasses.replace(context.settings_left, loss='linear'),
             tolerance=context.settings.accuracy,
@@ -266,7 +276,7 @@ def regress_forces(context: FitContext, residuals: Residuals, x: Array) -> Array
         if isinstance(found, FitError):  # samples say why, if they do not make up for it
             break
         x = found.x
-        noise = {s: max(size, floors[s]) for s, size in reduced.noise(found.residual).items()}
+        noise = {s: max(size, floors[s]) for s, size in rows.noise(found.residual).items()}
         residuals.set_noise({**residuals.noise, **noise, **context.known_noise})
         if not found.iterations or not context.may_go_on:
             break

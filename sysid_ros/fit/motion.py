@@ -133,13 +133,18 @@ def no_motion_shows(model: mujoco.MjModel, *, tied: bool = False) -> str | None:
 
 
 def smoothed(
-    model: mujoco.MjModel, positions: dict[int, JointSamples], start: Array, wider: float = 1.0
+    model: mujoco.MjModel,
+    positions: dict[int, JointSamples],
+    start: Array,
+    *,
+    by_forces: bool = False,
 ) -> PrescribedMotion | None:
     """Return the measured motion after a zero-phase low-pass, or None where it is too short.
 
     The cut-off, one for all, is the median of the frequencies up to which the accelerations of
-    the moving joints hold little noise. That of the motion itself is ``wider`` times as high as
-    that of what is compared along it. Joints that are not measured stay where they start, (nq,).
+    the moving joints hold little noise. Where a fit compares forces along it, that of the motion
+    itself is higher than that of the forces, and noise need not be white. Joints that are not
+    measured stay where they start, (nq,).
     """
     interval = min(float(np.median(np.diff(channel.times))) for channel in positions.values())
     begin = max(channel.times[0] for channel in positions.values()) / interval
@@ -150,12 +155,12 @@ def smoothed(
     times: Array = interval * np.arange(first, last + 1, dtype=np.float64)
     even = {dof: resampled(channel, times) for dof, channel in positions.items()}
     slowest_cutoff = _FEWEST_PERIODS / (times[-1] - times[0])
-    cutoffs = np.array([_cutoff(values, interval) for values in even.values()])
+    cutoffs = np.array([_cutoff(own, interval, white=not by_forces) for own in even.values()])
     moving = cutoffs[np.isfinite(cutoffs)] if np.isfinite(cutoffs).any() else slowest_cutoff
     cutoff = float(np.clip(np.median(moving), slowest_cutoff, _HIGHEST_CUTOFF / interval))
     kernel, wide = (
         np.asarray(scipy.signal.butter(_ORDER, each, output='sos', fs=1 / interval))
-        for each in (cutoff, wider * cutoff)
+        for each in (cutoff, _WIDER * cutoff if by_forces else cutoff)
     )
     qpos, qvel, qacc = np.zeros((3, len(times), model.nv))
     qpos[:] = start[model.jnt_qposadr[model.dof_jntid]]
@@ -170,8 +175,11 @@ def smoothed(
     )
 
 
-def _cutoff(values: Array, interval: float) -> float:
-    """Return the highest frequency up to which accelerations hold little noise; NaN at rest, Hz."""
+def _cutoff(values: Array, interval: float, *, white: bool) -> float:
+    """Return the highest frequency up to which accelerations hold little noise; NaN at rest, Hz.
+
+    Noise is taken for white, or it is looked for.
+    """
     if np.ptp(values) < SMALLEST:
         return np.nan
     frequencies, power = scipy.signal.welch(
@@ -185,7 +193,8 @@ def _cutoff(values: Array, interval: float) -> float:
     visible = np.flatnonzero(power > CLEARLY * floor)
     if not len(clean) or not len(visible):
         return np.nan
-    return min(float(frequencies[min(clean[-1], visible[-1])]), _highest(frequencies, power))
+    found = float(frequencies[min(clean[-1], visible[-1])])
+    return found if white else min(found, _highest(frequencies, power))
 
 
 def _highest(frequencies: Array, power: Array) -> float:
@@ -352,7 +361,7 @@ def as_torques(
     """
     run = prepare(model, sequence)
     positions = measured_joints(model, run).position
-    motion = smoothed(model, positions, np.asarray(sequence.initial_qpos), _WIDER)
+    motion = smoothed(model, positions, np.asarray(sequence.initial_qpos), by_forces=True)
     if motion is None:
         return None
     times, forces = motion.times, measured_forces(model, run)

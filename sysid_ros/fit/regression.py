@@ -39,11 +39,10 @@ from sysid_ros.fit.motion import (
 )
 from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST
 from sysid_ros.fit.solver import PROMISED, SolverSettings, attempt, interrupt
-from sysid_ros.model.elements import TO_JOINT
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import PrescribedMotion, Trajectory
-from sysid_ros.simulation.inverse import IDENTITY, driving_lead
+from sysid_ros.simulation.inverse import ACTUATION, IDENTITY, driven_otherwise, exerted
 from sysid_ros.simulation.prediction import InverseSimulator
 from sysid_ros.simulation.runs import HeldCommand, Run, prepare
 from sysid_ros.simulation.simulator import SampledForce, Simulator, sampled_forces
@@ -94,7 +93,9 @@ def regress(context: FitContext, simulator: Simulator) -> Regression | str:
         return reason
     if simulator.drives is not None:
         return 'servos drive the joints, whose laws are not in the equations of motion'
-    unknowns, model = simulator.parameters, simulator.compiled(np.zeros(0))
+    model = simulator.compiled(np.zeros(0))
+    # Forces are linear in gains, however far off these are.
+    unknowns = [dataclasses.replace(unknown, scale='linear') for unknown in simulator.parameters]
     most = -(-_MOST_INSTANTS // len(simulator.runs))
     parts = [part for run in simulator.runs if (part := _part(model, run, unknowns, most))]
     count = sum(int(part.known.sum()) for part in parts)
@@ -139,7 +140,7 @@ def _part(model: mujoco.MjModel, run: Run, unknowns: Sequence[Unknown], most: in
     moving = np.stack(
         [~turning(model, motion, unknowns, weights) for weights in np.eye(model.nv)], axis=1
     )
-    known = sound[:, None] & moving & (np.isfinite(torque) | ~_driven_by_state(model))
+    known = sound[:, None] & moving & (np.isfinite(torque) | ~driven_otherwise(model))
     thinned = dataclasses.replace(
         motion,
         interval=motion.interval * stride,
@@ -151,17 +152,6 @@ def _part(model: mujoco.MjModel, run: Run, unknowns: Sequence[Unknown], most: in
         stride=1,
     )
     return _Part(run, motion, rows, thinned, torque[rows], known[rows])
-
-
-def _driven_by_state(model: mujoco.MjModel) -> NDArray[np.bool_]:
-    """Return (nv,) whether a joint's actuators have a state, which no recording shows."""
-    stateful = np.zeros(model.nv, dtype=bool)
-    for actuator in np.flatnonzero(model.actuator_actnum):
-        if model.actuator_trntype[actuator] in TO_JOINT:
-            stateful[model.jnt_dofadr[model.actuator_trnid[actuator, 0]]] = True
-        else:
-            stateful[:] = True
-    return stateful
 
 
 class _Torques:
@@ -183,61 +173,49 @@ class _Torques:
         self._driving = np.array(
             [any(target.path.startswith('actuator/') for target in own) for own in targets]
         )
-        stateless = ~_driven_by_state(self._model) & self._driving.any()
+        stateless = ~driven_otherwise(self._model) & self._driving.any()
         self._masks = [
             np.concatenate([part.known, part.known & np.isfinite(part.torque) & stateless], axis=1)
             for part in parts
         ]
         self.groups = np.concatenate([np.nonzero(mask)[1] for mask in self._masks])
-        self._exerted: dict[bytes, list[Array]] = {}
+        self._timed = np.array([any(t.role is Role.COMMAND for t in own) for own in targets])
+        self._controls: dict[bytes, list[Array]] = {}
 
     def __call__(self, candidates: Array) -> Array:
         """Return the (n, m) residuals of (m, p) candidates, N·m or N."""
-        needed = self._inverse.joint_forces(candidates)
+        fields = self._simulator.fields(candidates, ACTUATION)
+        controls = [self._passed(x) for x in candidates]
         columns = []
-        for index, x in enumerate(candidates):
-            found = []
-            pairs = zip(self._parts, needed, self._exerts(x), self._masks, strict=True)
-            for part, forces, exerted, mask in pairs:
-                known = np.where(np.isfinite(part.torque), part.torque, exerted)
-                both = np.concatenate([known - forces[index].T, part.torque - exerted], axis=1)
-                found.append(both[mask])
-            columns.append(np.concatenate(found))
-        return np.stack(columns, axis=1)
+        for index, forces in enumerate(self._inverse.joint_forces(candidates)):
+            part, mask = self._parts[index], self._masks[index]
+            held = np.stack([each[index] for each in controls])
+            told = exerted(self._model, fields, part.motion, held)
+            known = np.where(np.isfinite(part.torque), part.torque, told)
+            both = [known - np.swapaxes(forces, 1, 2), part.torque - told]
+            columns.append(np.concatenate(both, axis=2)[:, mask])
+        return np.concatenate(columns, axis=1).T
 
-    def _exerts(self, x: Array) -> list[Array]:
-        """Return the (n, nv) torques that the actuators of a candidate exert in each sequence."""
-        key = x[self._driving].tobytes()
-        if key not in self._exerted:
-            model = self._simulator.compiled(x)
-            self._exerted[key] = [self._of_actuators(model, part, x) for part in self._parts]
-        return self._exerted[key]
+    def _passed(self, x: Array) -> list[Array]:
+        """Return the (n, nu) commands of each sequence after the low-pass that its motion passed.
 
-    def _of_actuators(self, model: mujoco.MjModel, part: _Part, x: Array) -> Array:
-        data, place = mujoco.MjData(model), model.jnt_qposadr[model.dof_jntid]
-        found = np.zeros(part.torque.shape)
-        if not model.nu:
-            return found
-        controls, motion = self._controls(part, x), part.motion
-        velocities = motion.qvel + driving_lead(model) * motion.qacc
-        for row, own in enumerate(found):
-            data.qpos[place], data.ctrl[:] = motion.qpos[row], controls[row]
-            data.qvel[:] = velocities[row]
-            mujoco.mj_fwdPosition(model, data)
-            mujoco.mj_fwdVelocity(model, data)
-            mujoco.mj_fwdActuation(model, data)
-            own[:] = data.qfrc_actuator
-        return found
+        They differ between candidates in few columns, such as delays.
+        """
+        key = x[self._timed].tobytes()
+        if key not in self._controls:
+            self._controls[key] = [self._low_passed(part, x) for part in self._parts]
+        return self._controls[key]
 
-    def _controls(self, part: _Part, x: Array) -> Array:
-        """Return the (n, nu) commands after the low-pass that the motion has passed."""
+    def _low_passed(self, part: _Part, x: Array) -> Array:
         timestep, times = float(self._model.opt.timestep), part.whole.times
         steps = int(np.ceil(times[-1] / timestep)) + 1
         held = self._simulator.controls(part.run, steps, x)
         # Each is the mean over a step; a discrete step meets it with the state at its beginning.
         rk4 = self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4.value
         acting = timestep * (np.arange(steps) + (0.5 if rk4 else 0.0))
-        even = np.stack([np.interp(times, acting, column) for column in held.T], axis=1)
+        even = np.zeros((len(times), held.shape[1]))
+        for column, values in zip(even.T, held.T, strict=True):
+            column[:] = np.interp(times, acting, values)
         return low_pass(part.whole.low_pass, even)[part.rows]
 
 

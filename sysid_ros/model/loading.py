@@ -405,12 +405,17 @@ def free_joints(spec: mujoco.MjSpec) -> list[str]:
 
 
 def takes_efforts(spec: mujoco.MjSpec) -> bool:
-    """Whether all that drives a model of its own are motors, which do nothing unless they are told.
+    """Whether all that drives a model of its own are motors, which no motion of a joint acts on.
 
-    Servos may then stand in for what commands motors in the robot.
+    Servos may then stand in for what commands motors in the robot. A motor may exert a constant
+    force beside what it is told, as one has whose offset was identified.
     """
     own = (actuator for actuator in spec.actuators if actuator.info != _MARK)
-    return all(actuator.biastype == mujoco.mjtBias.mjBIAS_NONE for actuator in own)
+    return all(
+        actuator.biastype == mujoco.mjtBias.mjBIAS_NONE
+        or (actuator.biastype == mujoco.mjtBias.mjBIAS_AFFINE and not actuator.biasprm[1:3].any())
+        for actuator in own
+    )
 
 
 def add_actuators(spec: mujoco.MjSpec, names: Iterable[str]) -> None:

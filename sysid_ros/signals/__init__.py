@@ -182,7 +182,7 @@ class TimeSeries:
 SLOWEST_UPDATE = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PrescribedMotion:
     """How all joints moved, on an even grid whose row k is at ``(first + k) * interval``.
 

@@ -11,7 +11,10 @@ IJRR 5(3), 1986). The map is computed once for a motion; a candidate costs one p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import mujoco
 import numpy as np
@@ -51,6 +54,18 @@ LINEAR = (
     'actuator_gear',
 )
 GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp', 'opt.gravity')
+#: Laws of actuators that are linear in command, length and velocity, and what decides of them.
+_GAINS = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtGain.mjGAIN_AFFINE.value)
+_BIASES = (mujoco.mjtBias.mjBIAS_NONE.value, mujoco.mjtBias.mjBIAS_AFFINE.value)
+ACTUATION = tuple(
+    f'actuator_{name}' for name in ('gear', 'gainprm', 'biasprm', 'forcerange', 'ctrlrange')
+)
+#: What else decides how numbers act on forces: how parts hang together, and how steps are made.
+_STRUCTURE = (
+    *('body_parentid', 'body_dofadr', 'dof_jntid', 'jnt_type', 'jnt_actgravcomp'),
+    *('tendon_adr', 'tendon_num', 'wrap_type', 'wrap_objid', 'wrap_prm'),
+    *('opt.timestep', 'opt.integrator', 'opt.disableflags'),
+)
 #: Fields of passive forces that are numbers of the regressor, …
 _LINEAR_PASSIVE = ('dof_damping', 'jnt_stiffness', 'tendon_damping', 'actuator_damping')
 #: … and those of the other passive forces.
@@ -98,6 +113,41 @@ def transmissions(model: mujoco.MjModel, gear: Array | None = None) -> Array:
         elif kind == mujoco.mjtTrn.mjTRN_TENDON:
             found[actuator] = factor * fixed[element]
     return found
+
+
+def driven_otherwise(model: mujoco.MjModel) -> NDArray[np.bool_]:
+    """Return (nv,) whether what drives a joint has a state, or is not linear in what is known."""
+    linear = np.isin(model.actuator_gaintype, _GAINS) & np.isin(model.actuator_biastype, _BIASES)
+    moments = transmissions(model)[~linear | (model.actuator_actnum > 0)]
+    return np.asarray((moments != 0).any(axis=0))  # NaN, which stands for others, is not 0
+
+
+def exerted(
+    model: mujoco.MjModel, fields: Mapping[str, Array], motion: PrescribedMotion, controls: Array
+) -> Array:
+    """Return the (m, n, nv) forces that actuators exert on joints along a motion, N·m or N.
+
+    Those of candidates with fields of the model, and (m, n, nu) controls: an actuator's force is
+    linear in its command, its length and its velocity, and has limits.
+    """
+    gears, out = fields['actuator_gear'], np.asarray(model.actuator_outadr)
+    moments = np.nan_to_num(np.stack([transmissions(model, gear) for gear in gears]))
+    turned = np.swapaxes(moments, 1, 2)
+    lengths = motion.qpos @ turned
+    velocities = (motion.qvel + driving_lead(model) * motion.qacc) @ turned
+
+    def linear(name: str, laws: NDArray[np.bool_]) -> Array:
+        constant, by_length, by_velocity = np.moveaxis(fields[name][:, None, :, :3], 3, 0)
+        return np.asarray(constant + laws * (by_length * lengths + by_velocity * velocities))
+
+    limited = np.asarray(model.actuator_ctrllimited, dtype=bool)
+    ranges = np.where(limited[:, None], fields['actuator_ctrlrange'], [-np.inf, np.inf])
+    held = np.clip(controls, *np.moveaxis(ranges[:, None], 3, 0))[:, :, model.actuator_ctrladr]
+    gain, bias = model.actuator_gaintype == _GAINS[1], model.actuator_biastype == _BIASES[1]
+    forces = held * linear('actuator_gainprm', gain) + bias * linear('actuator_biasprm', bias)
+    limited = np.asarray(model.actuator_forcelimited, dtype=bool)
+    ranges = np.where(limited[:, None], fields['actuator_forcerange'], [-np.inf, np.inf])[:, out]
+    return np.asarray(np.clip(forces, *np.moveaxis(ranges[:, None], 3, 0)) @ moments)
 
 
 def fixed_tendons(model: mujoco.MjModel) -> Array:
@@ -238,13 +288,31 @@ def driving_lead(model: mujoco.MjModel) -> float:
     return -_half_step(model) if euler else _half_step(model)
 
 
+#: How numbers act on forces along motions that are still in use, and what decided it.
+_kept: WeakKeyDictionary[PrescribedMotion, tuple[bytes, Regressor]] = WeakKeyDictionary()
+
+
+def kept_regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
+    """Return the `regressor` that is kept of a motion, for models that move as the last one did."""
+    key = b''.join(np.asarray(attrgetter(f)(model)).tobytes() for f in (*GEOMETRY, *_STRUCTURE))
+    if motion not in _kept or _kept[motion][0] != key:
+        _kept[motion] = key, regressor(model, motion)
+    return _kept[motion][1]._replace(rest=_rest(model, motion))
+
+
+def _rest(model: mujoco.MjModel, motion: PrescribedMotion) -> Array:
+    return _passed(motion, _other_forces(model, motion)).T
+
+
+def _passed(motion: PrescribedMotion, values: Array) -> Array:
+    """Return kept rows of (n, …) values after the low-pass."""
+    kept = slice(-motion.first % motion.stride, len(motion.qpos), motion.stride)
+    return np.asarray(scipy.signal.sosfiltfilt(motion.low_pass, values, axis=0)[kept])
+
+
 def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
     """Return what the numbers of a model are multiplied by along a motion."""
-    kept = slice(-motion.first % motion.stride, len(motion.qpos), motion.stride)
-
-    def passed(values: Array) -> Array:
-        return np.asarray(scipy.signal.sosfiltfilt(motion.low_pass, values, axis=0)[kept])
-
+    passed = partial(_passed, motion)
     parts: list[list[tuple[NDArray[np.int64], Array]]] = [[] for _ in range(model.nv)]
     _inertial_columns(model, motion, passed, parts)
     explicit = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP.value
@@ -278,7 +346,7 @@ def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
         used = np.any(matrix, axis=0)
         columns.append(places[used])
         matrices.append(np.ascontiguousarray(matrix[:, used]))
-    return Regressor(columns, matrices, passed(_other_forces(model, motion)).T, start + 5 * nv)
+    return Regressor(columns, matrices, _rest(model, motion), start + 5 * nv)
 
 
 def slowest(velocity: Array) -> Array:

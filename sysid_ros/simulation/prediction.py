@@ -17,7 +17,14 @@ from sysid_ros.model.candidates import CandidateError, Rebuild, writable_model
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import PrescribedMotion, Trajectory
-from sysid_ros.simulation.inverse import GEOMETRY, LINEAR, force_weights, numbers_of, regressor
+from sysid_ros.simulation.inverse import (
+    GEOMETRY,
+    LINEAR,
+    force_weights,
+    kept_regressor,
+    numbers_of,
+    regressor,
+)
 from sysid_ros.simulation.runs import ROUNDING, SENSORS, Run, measurement_models, prepare
 from sysid_ros.simulation.simulator import Block, Drives, Simulator
 
@@ -42,7 +49,7 @@ class InverseSimulator(Simulator):
     def _prepare(self, sequences: Sequence[Trajectory]) -> None:
         super()._prepare(sequences)
         self._weights = force_weights(self.model)
-        self._regressors = [regressor(self.model, motion) for motion in self._motions]
+        self._regressors = [kept_regressor(self.model, motion) for motion in self._motions]
 
     @property
     def _motions(self) -> Iterator[PrescribedMotion]:
@@ -177,9 +184,8 @@ class InverseSimulator(Simulator):
         own = {field: np.asarray(attrgetter(field)(self.model)) for field in (*LINEAR, *GEOMETRY)}
         fields = {field: np.repeat(values[None], count, axis=0) for field, values in own.items()}
         models = {}
-        for field, index, data in self._writer.assignments(candidates) if not self._build else ():
-            if field in fields:
-                fields[field].reshape(count, -1)[:, index] = data
+        if not self._build:
+            fields = self.fields(candidates, own)
         for candidate in needed if self._build else ():
             try:
                 models[candidate] = model = self.compiled(candidates[candidate])

@@ -15,8 +15,9 @@ import copy
 import math
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -637,6 +638,18 @@ class Simulator:
         for field, rows in self._writer.frames.items():
             getattr(model, field)[rows] = APART
         return model
+
+    def fields(self, candidates: Array, names: Iterable[str]) -> dict[str, Array]:
+        """Return (m, …) fields of the models of (m, p) candidates."""
+        if self._build is not None:
+            models = [self.compiled(x) for x in candidates]
+            return {n: np.stack([attrgetter(n)(model) for model in models]) for n in names}
+        count = len(candidates)
+        found = {n: np.repeat(attrgetter(n)(self.model)[None], count, axis=0) for n in names}
+        for field, index, data in self._writer.assignments(candidates):
+            if field in found:
+                found[field].reshape(count, -1)[:, index] = data
+        return found
 
     def _whole(self, x: Array) -> Array:
         rest = [parameter.nominal for parameter in self.parameters[len(x) :]]

@@ -23,6 +23,7 @@ from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import MOST_NAMED, listed
 from sysid_ros.fit.differences import PRIOR
 from sysid_ros.fit.linear import Linear, split, threshold, triangle
+from sysid_ros.fit.noise import SMALLEST
 from sysid_ros.model.targets import Unknown
 from sysid_ros.uncertainty.covariance import (
     ENOUGH,
@@ -388,9 +389,17 @@ def partners(jacobian: Array, column: int) -> DependentSet:
     others = [c for c in range(factor.shape[1]) if c != column]
     enough = max(_COMPLETE * left(others), threshold(1) ** 2)
     chosen: list[int] = []
-    while left(chosen) > enough and len(chosen) < len(others):
-        rest = {c: left([*chosen, c]) for c in others if c not in chosen}
-        chosen.append(min(rest, key=lambda c: rest[c]))
+    rest, basis = factor.copy(), np.zeros((len(factor), 0))  # of all columns, beside the chosen
+    while np.sum(rest[:, column] ** 2) > enough and len(chosen) < len(others):
+        size = np.maximum(np.linalg.norm(rest, axis=0), SMALLEST)
+        explained = np.abs(rest[:, column] @ rest) / size
+        explained[[column, *chosen]] = -1.0
+        chosen.append(int(np.argmax(explained)))
+        unit = rest[:, chosen[-1]] / size[chosen[-1]]
+        unit -= basis @ (basis.T @ unit)
+        unit /= max(float(np.linalg.norm(unit)), SMALLEST)
+        basis = np.column_stack([basis, unit])
+        rest -= np.outer(unit, unit @ rest)
     for c in list(chosen):
         without = [other for other in chosen if other != c]
         if without and left(without) <= enough:
@@ -623,6 +632,8 @@ _POSES = 'other poses, in which gravity acts differently, would separate them'
 _LOOP = "commands above the loop's bandwidth, a softer loop or a known payload would separate them"
 _ROTORS = 'other poses, which change the inertia of the links but not of the rotors, would separate'
 
+_SUMS = 'forces tell sums of these, the base parameters: other poses make those surer, not each one'
+
 #: What separates a parameter that does one thing from another that does another thing; the first
 #: that fits is said.
 _SEPARATE: tuple[tuple[set[Effect], set[Effect], str], ...] = (
@@ -680,6 +691,8 @@ def add_up(unknowns: Iterable[Unknown]) -> bool:
 def separating(unknowns: Iterable[Unknown], *, forces: bool) -> str:
     """Say what would tell some parameters apart."""
     effects = [effect(unknown) for unknown in unknowns]
+    if forces and Effect.INERTIA in effects and set(effects) <= _MOVED:
+        return _SUMS
     for first, second, record in _SEPARATE:
         for place, one in enumerate(effects):
             if one in first and second & {*effects[:place], *effects[place + 1 :]}:

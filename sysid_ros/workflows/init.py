@@ -317,7 +317,7 @@ def propose_calibration(
         bags=bags,
         mapping=mapping,
         targets=(
-            _targets_of_forces(compiled, moved, measured, asked)
+            targets_of_forces(compiled, moved, measured, asked)
             if _by_forces(compiled, reports)
             else _targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts)
         ),
@@ -520,7 +520,7 @@ def _by_forces(model: mujoco.MjModel, reports: Sequence[Inspection]) -> bool:
     return not told and any(joint.effort for joint in joints)
 
 
-def _targets_of_forces(
+def targets_of_forces(
     model: mujoco.MjModel,
     joints: Sequence[str],
     sensors: Iterable[str],
@@ -529,7 +529,7 @@ def _targets_of_forces(
     """Return what acts on the forces of joints that move; physics alone bounds it.
 
     Of the sensors that are mapped, those of efforts have offsets, and those of currents a scale. Of
-    links that are welded together the heaviest has the inertia of all.
+    links that move as one, as joints between them stood still, the heaviest has the inertia of all.
     """
     found = [
         ProposedTarget(f'joint/{joint}/{attribute}')
@@ -542,15 +542,15 @@ def _targets_of_forces(
     if mapping != 'auto':
         currents = [name for name in efforts if mapping.sensors[name].kind != 'torque']
         found += [ProposedTarget(f'sensor/{name}/gain') for name in currents]
-    moving = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
-    links: dict[int, int] = {}
+    moved = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
+    groups: list[int] = [0]  # with which body each one moves
+    links: dict[int, int] = {}  # which has the inertia of all that do
     for body in range(1, model.nbody):
-        group = int(model.body_weldid[body])
-        if int(model.body_parentid[body]) in moving or group in moving:
-            moving.add(body)
-            heaviest = float(model.body_mass[links.get(group, 0)])
-            if model.body(body).name and model.body_mass[body] > heaviest:
-                links[group] = body
+        group = body if body in moved else groups[int(model.body_parentid[body])]
+        groups.append(group)
+        heaviest = float(model.body_mass[links.get(group, 0)])
+        if group and model.body(body).name and model.body_mass[body] > heaviest:
+            links[group] = body
     found += [ProposedTarget(f'body/{model.body(body).name}/inertia') for body in links.values()]
     return tuple(found)
 

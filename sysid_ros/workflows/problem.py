@@ -43,6 +43,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.search import Mechanism
 from sysid_ros.alignment.stamps import StampSource
+from sysid_ros.alignment.trajectories import NothingLeftError
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.tables import recordings
@@ -135,11 +136,12 @@ class Problem:
     source: RobotModel  # as it was read, with all actuators where some of ``spec`` are off
     servos: ServoJoints | None = None  # the joints that servos drive
     refused: tuple[NotToldError, ...] = ()  # no simulation explains these bags; forces may
+    left_out: str = ''  # how many bags are not among these, and why, in a sentence
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of the model beside its file, a sentence each."""
-        found = *self.source.description.notes, implied_sentence(self.spec)
+        """What is to be known of the model beside its file, and of bags, a sentence each."""
+        found = *self.source.description.notes, implied_sentence(self.spec), self.left_out
         return tuple(filter(None, found))
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
@@ -258,7 +260,7 @@ def load(
     # Only MJCF can say that a robot has no actuators, and it does not where some are implied.
     described = config.model.suffix in {'.xml', '.mjcf'} and not implied_actuators(spec)
     undriven = ('*',) if described else config.undriven
-    read, refused = [], []
+    read, refused, short = [], [], []
     for path, role in bags:
         observer.stage(f'reading {path}')
         columns = bags_read.pop(path, None) or in_namespace(read_bag(path), config.namespace)
@@ -272,19 +274,25 @@ def load(
             refused.append(err)
         if look is not None:
             look(columns, role, model)
-        alignment = align(
-            columns,
-            model,
-            pairing,
-            config.stamps,
-            segments=config.segments,
-            longest_delay=longest,
-        )
+        try:
+            alignment = align(
+                columns,
+                model,
+                pairing,
+                config.stamps,
+                segments=config.segments,
+                longest_delay=longest,
+            )
+        except NothingLeftError as err:
+            short.append((role, err))
+            continue
         del columns  # before the next bag is read
         for item in alignment.health:
             if item.kind is FindingKind.SIMULATED_TIME:
                 observer.stage(f'{item.subject}: {item.detail}')
         read.append((path, role, _as_sampled(alignment)))
+    if short and not any(role == 'train' for _, role, _ in read):
+        raise next((err for role, err in short if role == 'train'), short[0][1])
     delayed = {t.name for t, _ in delays if t.role is Acting.SENSOR}
     late = late_velocities(model, [alignment for *_, alignment in read], delayed)
     recordings = tuple(
@@ -292,7 +300,8 @@ def load(
         for path, role, alignment in read
     )
     servos = joints_of(config.servos, model)
-    problem = Problem(spec, model, recordings, early, source, servos, tuple(refused))
+    left_out = f'{len(short)} of {len(bags)} bags are left out: {short[0][1]}' if short else ''
+    problem = Problem(spec, model, recordings, early, source, servos, tuple(refused), left_out)
     parameters = parameters_of(config, model, spec, problem.sequences('train'))
     return dataclasses.replace(problem, parameters=parameters)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.segments import initial_state
 from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig
 from sysid_ros.errors import ConfigError
+from sysid_ros.fit.forces import reduced
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer, counted
 from sysid_ros.fit.residuals import Residuals
@@ -188,11 +189,13 @@ def leave_out(
                 spec, unknowns, rest, solver.threads, drives=fit.drives
             ) as simulator:
                 residuals = Residuals(simulator, fit.noise, memory=memory)
-                known = _without(fit, rows, places, residuals)
+                x = fit.values[places]
+                least = reduced(residuals, x) if solver.loss == 'linear' else None
+                known = None if least else _without(fit, rows, places, residuals)
                 # However short, the first step is made: with none, nothing would be left out.
                 one = SolverSettings(solver.loss, 1, rough=True)
                 few = dataclasses.replace(one, max_iterations=FEW_ITERATIONS)
-                step = partial(solve, residuals, fit.values[places], cancel=cancel)
+                step = partial(solve, least or residuals, x, cancel=cancel)
                 first = step(settings=one, tolerance=0.0, known=known, begun=known)
                 last = step(settings=few, tolerance=ROUGH_TOLERANCE, known=first, begun=first)
                 found[places] = last.x

@@ -49,7 +49,7 @@ def moved(
     run = Trajectory('run', 0, np.zeros(1), np.zeros(1), (), (series,))
     with make_simulator(MODEL, [], [run], 1) as simulator:
         positions = measured_joints(simulator.model, simulator.runs[0]).position
-        found = smoothed(simulator.model, positions, np.zeros(1))
+        found = smoothed(simulator.model, positions, np.zeros(1), by_forces=walks)
     assert found is not None
     return found, ~disturbed(MODEL, found, positions.values())
 

@@ -87,6 +87,19 @@ def test_the_model_that_is_written_has_none(tmp_path: Path):
     assert text == path.read_text()
 
 
+def test_a_motor_that_has_a_constant_force_implies_what_a_motor_does(tmp_path: Path):
+    path = _file(
+        tmp_path,
+        '<actuator><motor name="m" joint="hip"/></actuator>'
+        '<sensor><jointvel name="v" joint="hip"/></sensor>',
+    )
+    (target,) = resolve('joint/hip/damping', load_model(path), spec=load_spec(path))
+    written = write_model(path, [(target, 0.5)], tmp_path / 'identified', {'m': 0.3})
+    assert written.edited
+    assert load_model(written.path).actuator_biasprm[0, 0] == 0.3
+    assert implied_sensors(load_spec(written.path)) == [IMPLIED[0], *IMPLIED[2:]]
+
+
 SERVOS = ['hip_servo', 'knee_motor', 'slip_velocity_servo', 'nothing_servo', 'hip']
 JOINTS = """<mujoco>
   <worldbody>

@@ -13,7 +13,14 @@ from builders.models import write_value
 from sysid_ros.model.candidates import set_all_apart
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
-from sysid_ros.simulation.inverse import force_weights
+from sysid_ros.simulation.inverse import (
+    ACTUATION,
+    driven_otherwise,
+    driving_lead,
+    exerted,
+    force_weights,
+    kept_regressor,
+)
 from sysid_ros.simulation.prediction import predict
 
 #: A hinge beside its body's origin, a slide, a spring, and a body that gravity hardly pulls.
@@ -98,6 +105,18 @@ def test_forces_are_those_of_inverse_dynamics(integrator: str, density: float) -
     runs = two(20)
     for (_, motion), found in zip(runs, told(model, runs), strict=True):
         np.testing.assert_allclose(found * GEARS, needed(model, motion), atol=1e-12)
+
+
+def test_what_is_kept_of_a_motion_is_of_models_that_move_alike() -> None:
+    text, runs = ARM.format('implicitfast', 0), two(20)
+    model, heavy, far = (mujoco.MjModel.from_xml_string(text) for _ in range(3))
+    heavy.body_mass[:] *= 2
+    far.body_pos[:] *= 2
+    for other in (model, heavy, far, model):
+        for (_, motion), found in zip(runs, told(other, runs), strict=True):
+            np.testing.assert_allclose(found * GEARS, needed(other, motion), atol=1e-12)
+    first, second = (kept_regressor(other, runs[0][1]) for other in (model, heavy))
+    assert first.matrices[0] is second.matrices[0]
 
 
 @pytest.mark.parametrize(
@@ -218,3 +237,37 @@ def test_what_is_predicted_has_passed_the_low_pass() -> None:
         raw = needed(model, motion) / GEARS
         assert np.abs(found - raw).max() > 1.0
         np.testing.assert_allclose(found, sosfiltfilt(motion.low_pass, raw, axis=0), atol=1e-9)
+
+
+DRIVEN = """
+<mujoco><option integrator="{}"/><worldbody><body><joint name="a"/><geom size=".1"/>
+  <body pos=".3 0 0"><joint name="b" axis="0 1 0"/><geom size=".1" pos=".1 0 0"/>
+    <body pos=".3 0 0"><joint name="c" axis="1 0 0"/><geom size=".1" pos="0 .1 0"/>
+  </body></body></body></worldbody>
+  <tendon><fixed name="t"><joint joint="a" coef=".5"/><joint joint="b" coef="-2"/></fixed></tendon>
+  <actuator><position name="p" joint="a" kp="10" kv="3" ctrlrange="-.5 .4" gear="2"/>
+    <velocity name="v" tendon="t" kv="4" forcerange="-3 2"/><motor name="m" joint="b"/>
+    <general name="g" joint="b" gaintype="affine" gainprm="3 .5 -.2" biastype="affine"
+     biasprm=".3 -1 .4"/>
+    <general name="s" joint="c" dyntype="integrator"/></actuator></mujoco>
+"""
+
+
+@pytest.mark.parametrize('integrator', ['implicitfast', 'Euler', 'RK4'])
+def test_actuators_exert_what_mujoco_says_along_a_motion(integrator: str) -> None:
+    model = mujoco.MjModel.from_xml_string(DRIVEN.format(integrator))
+    motion, data = prescribed(50).motion, mujoco.MjData(model)
+    assert motion is not None
+    gains = np.stack([model.actuator_gainprm, 1.5 * model.actuator_gainprm])
+    fields = {name: np.stack([getattr(model, name)] * 2) for name in ACTUATION}
+    controls = np.random.default_rng(2).normal(size=(2, 50, model.nu))
+    found = exerted(model, {**fields, 'actuator_gainprm': gains}, motion, controls)
+    assert driven_otherwise(model).tolist() == [False, False, True]
+    for candidate, row in np.ndindex(found.shape[:2]):
+        model.actuator_gainprm[:] = gains[candidate]
+        data.qpos[:], data.ctrl[:] = motion.qpos[row], controls[candidate, row]
+        data.qvel[:] = motion.qvel[row] + driving_lead(model) * motion.qacc[row]
+        mujoco.mj_fwdPosition(model, data)
+        mujoco.mj_fwdVelocity(model, data)
+        mujoco.mj_fwdActuation(model, data)
+        np.testing.assert_allclose(found[candidate, row, :2], data.qfrc_actuator[:2], atol=1e-12)

@@ -102,6 +102,13 @@ def test_measuring_a_torque_is_advised_only_where_none_is_measured() -> None:
     ]
 
 
+def test_forces_tell_sums_of_what_links_and_rotors_have() -> None:
+    rotor, link = unknown('joint/x/armature', 'rotor'), unknown('body/cart/inertia[0]', 'link')
+    assert 'base parameters' in separating([rotor, link], forces=True)
+    assert separating([rotor, link], forces=False).startswith('other poses')
+    assert 'base parameters' not in separating([rotor, link, DAMPING], forces=True)
+
+
 @pytest.mark.parametrize('error', [0.0, 1e-9, 1e-7, 1e-5])
 def test_errors_of_differences_do_not_pass_for_information(error: float) -> None:
     x = [3.0, 2.0]

@@ -31,6 +31,7 @@ from sysid_ros.workflows.init import (
     propose_calibration,
     roles_of,
     sort_arguments,
+    targets_of_forces,
     to_yaml,
 )
 from sysid_ros.workflows.preflight import PredictedParameter
@@ -180,6 +181,21 @@ def test_the_last_body_of_each_arm_is_a_candidate_but_not_each_finger() -> None:
     assert len(found) == 2
     assert 'left_flange' in found
     assert last_bodies(model, joints[4:]) == ('left_flange',)
+
+
+@pytest.mark.parametrize(
+    ('moved', 'links'),
+    [
+        (['elbow', 'wrist'], ['upper', 'hand']),
+        (['elbow'], ['upper']),
+        (['elbow', 'finger'], ['upper', 'finger']),
+    ],
+)
+def test_links_that_move_as_one_have_one_inertia(moved: list[str], links: list[str]) -> None:
+    model = mujoco.MjModel.from_xml_string(HAND)
+    found = targets_of_forces(model, moved, (), 'auto')
+    paths = [item.target for item in found if item.target.startswith('body/')]
+    assert paths == [f'body/{link}/inertia' for link in links]
 
 
 def test_bounds_are_those_of_each_joint() -> None:

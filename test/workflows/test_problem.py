@@ -14,7 +14,7 @@ import pytest
 from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import BagError, FitError
+from sysid_ros.errors import AlignmentError, BagError, FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.workflows import problem
 from sysid_ros.workflows.problem import CalibrationBag, parameters_of, unlike_stamps
@@ -147,3 +147,30 @@ def test_velocities_that_a_driver_filters_are_not_compared(
     )
     (sequence,) = problem.load(config, Nobody()).sequences('train')
     assert {name for series in sequence.measurements for name in series.names} == compared
+
+
+def test_bags_that_end_before_the_longest_delay_are_left_out(tmp_path: Path) -> None:
+    for name, count in {'short': 12, 'long': 100, 'also_short': 12}.items():
+        rows = [f'{0.02 * k},{np.sin(0.1 * k)},{np.sin(0.1 * k)}' for k in range(count)]
+        text = '\n'.join(['t,j_pos,cmd_j_pos', *rows])
+        (tmp_path / f'{name}.csv').write_text(text, encoding='utf-8')
+    body = MODEL.partition('<sensor>')[0]
+    servo = '<actuator><position joint="j" name="a" kp="10" kv="1"/></actuator>'
+    (tmp_path / 'arm.xml').write_text(f'{body}{servo}</mujoco>', encoding='utf-8')
+
+    def of(*names: str) -> CalibrationConfig:
+        return CalibrationConfig.model_validate(
+            {
+                'model': tmp_path / 'arm.xml',
+                'bags': [{'path': str(tmp_path / f'{name}.csv')} for name in names],
+                'parameters': [{'target': 'actuator/a/delay', 'bounds': [0, 0.3]}],
+            }
+        )
+
+    found = problem.load(of('short', 'long', 'also_short'), Nobody())
+    assert [each.name for each in found.sequences('train')] == ['long.csv']
+    (note,) = found.notes
+    assert note.startswith("2 of 3 bags are left out: Expected 5 or more measured instants in 'sho")
+    assert '0.3 s have passed' in note
+    with pytest.raises(AlignmentError, match="in 'short"):
+        problem.load(of('short', 'also_short'), Nobody())
