@@ -47,6 +47,7 @@ class FitContext:
     # Sensor name to the standard deviation that is known and not estimated.
     known_noise: Mapping[str, float] = field(default_factory=dict)
     memory: JointPrior | None = None  # what is known of some unknowns together
+    led: bool = False  # whether nominal values are where part of the data led to
     cancel: threading.Event | None = None  # ends the fit when it is set
     opened: ExitStack = field(default_factory=ExitStack)  # closes the simulators when it is left
 

@@ -69,8 +69,9 @@ from sysid_ros.signals import Trajectory
 from sysid_ros.simulation.prediction import InverseSimulator, make_simulator
 from sysid_ros.simulation.simulator import Drives, Simulator
 
-#: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
-_MOST_NUMBERS = 1e8
+#: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers:
+#: most of them are zeros, and no step of the fit takes more than three times as much memory.
+_MOST_NUMBERS = 3e7
 #: The noise of each sensor is estimated anew from the residuals at most so often, …
 _WEIGHTINGS = 4
 #: … and not again once no estimate moved by more than this fraction. In chaotic motion the cost has
@@ -210,6 +211,7 @@ class FitOptions:
     #: Sensor to the standard deviation of its noise, in its unit, where that is known.
     noise: Mapping[str, float] = field(default_factory=dict)
     drives: Drives | None = None  # which actuators are driven by laws; their commands are goals
+    led: bool = False  # whether nominal values are where part of the data led to
     judged: bool = True  # whether to look for what the model lacks, as no other fit follows
 
     def __post_init__(self) -> None:
@@ -274,6 +276,7 @@ def fit(
             log,
             known_noise=options.noise,
             memory=prior,
+            led=options.led,
             cancel=cancel,
             opened=opened,
         )
@@ -289,7 +292,9 @@ def fit(
             # Beside them, delays and arrivals may be unknown.
             raise no_effect(parameters)
         starts_fixed = False
-        if first.window is None and context.may_go_on:
+        # A rough fit that is not judged only says where another one starts.
+        serves = options.judged or not options.settings.rough
+        if first.window is None and context.may_go_on and serves:
             freed = _with_free_starts(context, first, unknowns, sequences)
             starts_fixed = freed is None
             first = freed or first
@@ -304,7 +309,7 @@ def fit(
         if options.judged:
             context.log.stage('intervals and verdicts')
         sharp = not context.is_late
-        if sharp:
+        if sharp and options.judged:
             solution = with_own_columns(residuals, solution, options.settings.loss)
             solution = sharpened(residuals, solution)
         lacking = terms(residuals, solution.x) if complete and not late else []
@@ -400,7 +405,9 @@ def _solve_weighted(
             return solution if at_limit else stopped(solution), residuals, arrivals
         if jitter:
             located = locate(residuals, solution, jitter, arrivals)
-            if located is not None:
+            if located is None:
+                jitter = 0.0
+            else:
                 arrivals, residuals, solution = located
                 last = ROUGH_TOLERANCE  # the errors are settled together with the values
         white = solution.residual

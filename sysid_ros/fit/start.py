@@ -210,7 +210,7 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
             return here
         raise FitError(f'Start {choice!r} is not possible: {reason}.')
     first = judged(residuals, here.x)
-    if choice == 'auto' and not first.rough.any() and _is_near(context, first):
+    if choice == 'auto' and not first.rough.any() and (context.led or _is_near(context, first)):
         return here
     found = regress(context, residuals.simulators[0])
     if isinstance(found, str):
@@ -296,9 +296,7 @@ def initialize(
 
 def led_by_smooth(context: FitContext, residuals: Residuals, start: Start) -> Start:
     """Return where the sequences lead to on which simulations say something at a start."""
-    (simulator,) = residuals.simulators
-    runs = zip(simulator.runs, start.rough, strict=True)
-    smooth = residuals.of([[run.sequence for run, rough in runs if not rough]])
+    smooth = _smooth(residuals, start.rough)
     last: Solution | None = None
     for part in parts_of(smooth) or [smooth]:
         residuals.also(part)
@@ -308,6 +306,26 @@ def led_by_smooth(context: FitContext, residuals: Residuals, start: Start) -> St
     if last is None:
         return start
     return start._replace(x=last.x, rough=judged(residuals, last.x, LOST).rough)
+
+
+def lead(context: FitContext, residuals: Residuals) -> Start | None:
+    """Return where few data lead to straight, those that are smooth; None where there are none."""
+    _allow_for_misfit(context, residuals, _nominal(residuals))
+    if _impossible(residuals) is not None:
+        return None
+    start = choose(context, residuals, 'auto')
+    if start.rough.all():
+        return None
+    smooth = _smooth(residuals, start.rough) if start.rough.any() else residuals
+    solution = context.attempt(smooth, start.x)
+    return None if solution is None else start._replace(x=solution.x)
+
+
+def _smooth(residuals: Residuals, rough: NDArray[np.bool_]) -> Residuals:
+    """Return the residuals of the sequences that are not rough."""
+    (simulator,) = residuals.simulators
+    runs = zip(simulator.runs, rough, strict=True)
+    return residuals.of([[run.sequence for run, is_rough in runs if not is_rough]])
 
 
 def initialize_from(
@@ -425,7 +443,7 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
     A good start that leads nowhere is given up for the nominal values; the better end counts.
     """
     good = None
-    if start.name != 'nominal':
+    if start.name != 'nominal' or context.led:
         # Few data tell steps of differences, and which of them may be made together.
         learnt = None
         for few in parts_of(residuals)[:1]:
@@ -433,7 +451,7 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
             settings = dataclasses.replace(context.rough_settings, max_iterations=0)
             learnt = solve_part(few, start.x, settings, ROUGH_TOLERANCE, context.cancel)
         good = context.attempt(residuals, start.x, learnt)
-    if good is not None and (context.is_late or not is_stuck(good)):
+    if good is not None and (context.is_late or context.led or not is_stuck(good)):
         return good
     staged = solve_in_stages(
         residuals,

@@ -19,6 +19,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -27,14 +28,19 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.segments import initial_state
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, SolverConfig, VerdictKind
-from sysid_ros.errors import ConfigError, ModelError, ResultError, listed
+from sysid_ros.errors import ConfigError, FitError, ModelError, ResultError, listed
 from sysid_ros.files import files_in, sha256
+from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.fit import FitOptions, with_arrivals_in
-from sysid_ros.fit.noise import JointPrior
+from sysid_ros.fit.motion import standing
+from sysid_ros.fit.noise import JointPrior, estimate_noise
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import LIMITS, ROUGH_TOLERANCE, SolverSettings
+from sysid_ros.fit.solver import LIMITS, ROUGH_TOLERANCE, FitLog, SolverSettings
+from sysid_ros.fit.start import lead
+from sysid_ros.fit.windows import cut
 from sysid_ros.model.targets import Unknown, of_sequence
 from sysid_ros.results.comparison import describe, known_of
 from sysid_ros.results.result import CalibrationResult, StartKind
@@ -49,9 +55,12 @@ from sysid_ros.workflows.problem import Problem, bags_of, matched_names
 #: Longer steps are tried for recordings of more steps than the last: from the first, s, on, halved
 #: each time.
 _LONGEST, _MANY_STEPS = 0.01, 2e5
-#: A longer step may change predictions by this part of what the nominal values leave unexplained,
+#: A fit to recordings of so many steps begins on pieces that are this part of that together, each
+#: so long, s.
+_PIECES, _PIECE = 0.0625, 5.0
+#: A longer step may change predictions by this part of what the start values leave unexplained,
 #: root mean square; what it changes at the values that are found is corrected.
-_CHANGE = 0.3
+_CHANGE = 0.5
 #: The model's step is compared with this part of it.
 _FINER = 0.25
 #: Residuals tell the shorter step where they follow what it changes by so many standard errors.
@@ -104,7 +113,17 @@ def fit_problem(job: Job, problem: Problem, memory: Memory | None) -> Fitted:
 
 def fit_and_correct(job: Job, problem: Problem) -> Fitted:
     """Fit a problem, and correct the fit for the time step that recordings speak for."""
-    config, fit_to = job.config, partial(fit_training, job)
+    config, own = job.config, problem
+    problem, sentence = led_by_parts(job, problem)
+
+    def fit_to(
+        stepped: Problem, *, begun: Identification | None = None, judged: bool = True
+    ) -> Identification:
+        found = fit_training(job, stepped, begun=begun, judged=judged, led=bool(sentence))
+        if sentence and found.start == StartKind.NOMINAL:
+            found = dataclasses.replace(found, start_sentence=sentence)
+        return dataclasses.replace(found, parameters=own.parameters)
+
     fitted = with_timestep(problem, config.solver)
     may_correct = config.solver.timestep != 'model' and config.estimator != 'windows'
     if not may_correct or not _may_change(problem):
@@ -131,9 +150,10 @@ def fit_training(
     memory: JointPrior | None = None,
     begun: Identification | None = None,
     judged: bool = True,
+    led: bool = False,
 ) -> Identification:
     """Fit the parameters of a problem to its training sequences."""
-    options = options_of(job, problem)
+    options = dataclasses.replace(options_of(job, problem), led=led)
     if not judged:
         rough = max(options.settings.accuracy, ROUGH_TOLERANCE)
         settings = dataclasses.replace(options.settings, accuracy=rough)
@@ -179,26 +199,100 @@ def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
 def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
     """Return a problem whose model has the time step to fit with.
 
-    ``auto`` takes the model's own or, of long recordings, the longest at which predictions of the
-    nominal values change little beside what they leave unexplained.
+    ``auto`` takes the model's own or, of long recordings, the longest at which predictions of
+    pieces of them by the start values change little beside what they leave unexplained.
     """
     if solver.timestep == 'model':
         return problem
     if solver.timestep != 'auto':
         return stepped(problem, solver.timestep)
-    own, trajectories = float(problem.model.opt.timestep), problem.sequences('train')
-    steps = sum(trajectory.duration for trajectory in trajectories) / own
-    if steps <= _MANY_STEPS or not _may_change(problem):
+    own = float(problem.model.opt.timestep)
+    if not is_long(problem) or not _may_change(problem):
         return problem
-    exact = Predictor(problem.spec, threads=solver.threads).predict(trajectories)
+    trajectories = pieces_of(problem)
+    values = np.array([unknown.nominal for unknown in problem.parameters])
+    predictor = Predictor(problem.spec, problem.parameters, values, solver.threads)
+    exact = predictor.predict(trajectories)
     step = _LONGEST
     while step >= 2 * own:
         coarse = stepped(problem, step)
-        moved = Predictor(coarse.spec, threads=solver.threads).predict(trajectories)
+        moved = predictor._replace(model=coarse.spec).predict(trajectories)
         if change_of(Predictions(trajectories, exact, moved)) <= _CHANGE:
             return coarse
         step /= 2
     return problem
+
+
+def is_long(problem: Problem) -> bool:
+    """Return whether the training recordings are of many time steps."""
+    seconds = sum(trajectory.duration for trajectory in problem.sequences('train'))
+    return bool(seconds > _MANY_STEPS * problem.model.opt.timestep)
+
+
+def pieces_of(problem: Problem) -> list[Trajectory]:
+    """Return pieces of the training recordings that are laid evenly over them.
+
+    They are the beginnings where the state in the middle is not measured.
+    """
+    whole = problem.sequences('train')
+    known = not standing(problem.model, whole)
+    begins = np.cumsum([0.0, *(each.duration for each in whole)])
+    count = max(int(_PIECES * _MANY_STEPS * problem.model.opt.timestep / _PIECE), 1)
+    found = []
+    for middle in (np.arange(count) + 0.5) * begins[-1] / count:
+        place = int(np.searchsorted(begins, middle, side='right')) - 1
+        each = whole[place]
+        begin = float(np.clip(middle - begins[place] - _PIECE / 2, 0.0, each.duration - _PIECE))
+        begin = begin if known and begin > 0 else 0.0
+        qpos, qvel, _ = initial_state(problem.model, each.measurements, begin)
+        piece = cut(each, begin, begin + _PIECE, (qpos, qvel) if begin else None)
+        if piece.measurements:
+            found.append(piece)
+    return found
+
+
+def led_by_parts(job: Job, problem: Problem) -> tuple[Problem, str]:
+    """Return the problem with start values that pieces of long recordings lead to, and whence.
+
+    Far from the optimum a little of the data says the same as all of them. The pieces are simulated
+    with the model's own time step: which longer one serves depends on the values.
+    """
+    solver = job.config.solver
+    if not is_long(problem) or solver.start != 'auto' or not _may_change(problem):
+        return problem, ''
+    pieces = pieces_of(problem)
+    options = options_of(job, problem)
+    job.observer.stage(f'starting on {len(pieces)} pieces of {_PIECE:g} s')
+    with ExitStack() as opened:
+        context = FitContext(
+            partial(make_simulator, problem.spec, threads=solver.threads),
+            options.settings,
+            FitLog(None),
+            known_noise=options.noise,
+            cancel=job.cancel,
+            opened=opened,
+        )
+        simulator = context.simulator(problem.parameters, pieces)
+        try:
+            noise = {**estimate_noise(simulator.runs), **options.noise}
+            residuals = Residuals(simulator, noise)
+        except FitError:  # nothing moves in them
+            return problem, ''
+        found = lead(context, residuals)
+    if found is None:
+        return problem, ''
+    names = (unknown.name for unknown in problem.parameters)
+    sentence = f'{len(pieces)} pieces of {_PIECE:g} s, from {found.sentence}'
+    return begun_at(problem, dict(zip(names, found.x.tolist(), strict=True))), sentence
+
+
+def begun_at(problem: Problem, values: Mapping[str, float]) -> Problem:
+    """Return the problem with other start values of its parameters, by name."""
+    parameters = tuple(
+        dataclasses.replace(unknown, nominal=values.get(unknown.name, unknown.nominal))
+        for unknown in problem.parameters
+    )
+    return dataclasses.replace(problem, parameters=parameters)
 
 
 def _may_change(problem: Problem) -> bool:

@@ -95,10 +95,15 @@ _BELIEVED = 0.3
 #: Why gains are left out that measured forces do not contradict, and one of two dampings.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 _ALIKE = 'cannot be told from the {} without efforts'
+#: Joints that stick creep in MuJoCo, the less the nearer this is to one, which it clips here.
+_LEAST_IMPEDANCE, _MOST_IMPEDANCE = 0.5, 0.9999
+_AS_IT_IS = "the recordings do not contradict the model's value"
 _MEANINGS = {
     'armature': 'Inertia of motor and gear at the joint, kg·m² (kg at a slide).',
     'damping': 'Friction that grows with speed, N·m·s/rad (N·s/m at a slide).',
     'frictionloss': 'Dry friction, N·m (N at a slide).',
+    'solimpfriction': 'How little a joint creeps that dry friction holds: MuJoCo lets it creep, '
+    'real ones hardly do.',
     'kp': 'Stiffness of the position servos, N·m/rad.',
     'kv': 'Damping of the servos, N·m·s/rad.',
     'delay': 'From the stamp of a command to the servo, s: one for all.',
@@ -144,6 +149,7 @@ class ProposedTarget:
     note: str = ''  # what the first steps of a fit say; empty where it is simply identified
     deviation: float | None = None  # of the prior around the model's value; None for no prior
     log: bool = False  # whether it may be wrong by a factor
+    trusted: bool = False  # whether the model's value holds unless recordings contradict it
 
     @property
     def attribute(self) -> str:
@@ -506,7 +512,11 @@ def _targets(
             if gain and joint in commanded:
                 item = ProposedTarget(f'actuator/{actuator}/{attribute}', left_out=why, log=True)
                 found.setdefault(attribute, []).append(item)
-    targets = [item for items in found.values() for item in items]
+    impedances = (_LEAST_IMPEDANCE, _MOST_IMPEDANCE)
+    creep = ProposedTarget(
+        'joint/*/solimpfriction', impedances, name='friction_impedance', trusted=True
+    )
+    targets = [*(item for items in found.values() for item in items), creep]
     if any(bag.commanded for bag in bags) and model.nactuator:
         lags = [bag.lag for bag in bags if not math.isnan(bag.lag)]
         latest = max(_LATEST, *(1.5 * lag for lag in lags), 0.0)
@@ -734,6 +744,8 @@ def after_steps(
     cannot be told from it, whose intervals would not know that. The ``worst`` attribute of it gets
     a prior around the model's value instead.
     """
+    if said is not None and item.trusted and abs(said.value - said.nominal) <= said.half:
+        return dataclasses.replace(item, left_out=_AS_IT_IS)
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict

@@ -29,7 +29,7 @@ from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.inference import Identification, identify
 from sysid_ros.uncertainty.verdicts import Combination, Interval
 from sysid_ros.workflows.estimators import estimated, forces_tell
-from sysid_ros.workflows.fitting import Job, options_of, with_timestep
+from sysid_ros.workflows.fitting import Job, begun_at, led_by_parts, options_of, with_timestep
 from sysid_ros.workflows.problem import Problem, load, mapping_of, unlike_stamps
 
 #: So many steps of a fit are made at most.
@@ -133,6 +133,12 @@ def predicted(
     the steps are returned, too, None where simulations diverge.
     """
     observer.stage(f'taking the first steps of a fit, {len(problem.parameters)} parameters')
+    job, asked = Job.begin(config, observer), problem.parameters
+    if begun is None:
+        problem, led = led_by_parts(job, problem)
+    else:
+        ended = zip(begun.unknowns, begun.values.tolist(), strict=True)
+        problem, led = begun_at(problem, {unknown.name: x for unknown, x in ended}), ''
     problem = with_timestep(problem, config.solver)
     training, parameters = problem.sequences('train'), problem.parameters
     if not training or not parameters:
@@ -140,12 +146,12 @@ def predicted(
             f'Nothing to predict: {len(training)} training sequences and '
             f'{len(parameters)} parameters.'
         )
-    options = options_of(Job.begin(config, observer), problem)
+    options = options_of(job, problem)
     steps = min(STEPS, options.settings.max_iterations)
     settings = dataclasses.replace(
         options.settings, max_iterations=steps, accuracy=ROUGH_TOLERANCE, rough=True
     )
-    options = dataclasses.replace(options, settings=settings, starts=1)
+    options = dataclasses.replace(options, settings=settings, starts=1, led=bool(led))
     threads, drives = config.solver.threads, problem.servos
     nominal = np.array([unknown.nominal for unknown in parameters])
     each = predict(problem.spec, training, parameters, nominal, threads, drives=drives)
@@ -186,9 +192,7 @@ def predicted(
     said = Preflight(
         parameters=tuple(
             _expected(unknown, float(value), interval)
-            for unknown, value, interval in zip(
-                parameters, found.values, found.intervals, strict=False
-            )
+            for unknown, value, interval in zip(asked, found.values, found.intervals, strict=False)
         ),
         combinations=found.inference.combinations,
         sensors=sensors,

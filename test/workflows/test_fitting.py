@@ -23,9 +23,12 @@ from sysid_ros.workflows import fitting
 from sysid_ros.workflows.calibrate import identify
 from sysid_ros.workflows.fitting import (
     Job,
+    begun_at,
     corrected,
     fit_and_correct,
     known_noise,
+    led_by_parts,
+    pieces_of,
     stepped,
     timestep_change,
     with_timestep,
@@ -164,3 +167,28 @@ def test_known_noise_is_of_all_sensors_of_a_pattern_and_later_entries_override()
 def test_known_noise_of_no_sensor_is_an_error_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r'elbow_positon.*nearest: elbow_position\.$'):
         known_noise({'elbow_positon': 1.0}, _with_sensors('elbow_position', 'tip_force'))
+
+
+@pytest.mark.slow
+def test_long_recordings_begin_on_pieces_that_lead_near_the_end(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job.begin(calibration(Path('unused'), solver=SolverConfig()), Nobody())
+    arm = _of_the_arm(problem, [recorded(seed=1), recorded(seed=2)], 2e-3)
+    far = begun_at(arm, {unknown.name: 5 * unknown.nominal for unknown in arm.parameters})
+    assert led_by_parts(job, far) == (far, '')
+    whole = far.sequences('train')
+    seconds = sum(each.duration for each in whole)
+    monkeypatch.setattr(fitting, '_MANY_STEPS', 400 * seconds)
+    monkeypatch.setattr(fitting, '_PIECES', 0.5)
+    monkeypatch.setattr(fitting, '_PIECE', seconds / 10)
+    pieces = pieces_of(far)
+    assert [piece.duration for piece in pieces] == pytest.approx([seconds / 10] * 4, rel=0.05)
+    for piece, each in zip(pieces, (*whole[:1] * 2, *whole[1:] * 2), strict=True):
+        assert piece.name.startswith(each.name)
+    led, sentence = led_by_parts(job, far)
+    assert sentence.startswith('4 pieces of')
+    truth = np.array([unknown.nominal for unknown in arm.parameters])
+    told = truth != 0
+    after = np.array([unknown.nominal for unknown in led.parameters])
+    assert np.median(np.abs(after - truth)[told] / np.abs(4 * truth[told])) < 0.5

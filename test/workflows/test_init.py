@@ -136,6 +136,14 @@ def test_what_is_confounded_is_believed_and_not_held(
     assert after_steps(item, said, worst='another').deviation is None
 
 
+@pytest.mark.parametrize(('value', 'left_out'), [(0.93, True), (0.97, False)])
+def test_a_value_that_recordings_do_not_contradict_stays(*, value: float, left_out: bool) -> None:
+    item = ProposedTarget('joint/*/solimpfriction', (0.5, 0.9999), 'creep', trusted=True)
+    kind = VerdictKind.AT_BOUND
+    said = PredictedParameter('creep', '', 0.9, 0.05, str(kind), 'Why.', kind, value)
+    assert bool(after_steps(item, said, worst='').left_out) == left_out
+
+
 def test_a_base_that_nothing_measures_is_refused_before_anything_is_looked_for(
     tmp_path: Path,
 ) -> None:
@@ -250,3 +258,36 @@ def test_what_is_proposed_is_what_the_robot_hides() -> None:
     assert [i.target for i in found.chosen if i.attribute == 'mass_scaled'] == [
         'body/tip/mass_scaled'
     ]
+
+
+ARM = """
+<mujoco><option integrator="implicitfast"/><worldbody><body>
+  <joint name="j" axis="0 1 0" armature=".03" frictionloss="{}" solimpfriction="{} .95"/>
+  <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".3"/></body></worldbody>
+  <actuator><position name="m" joint="j" kp="12" kv=".5"/></actuator>
+  <sensor><jointpos name="q" joint="j"/></sensor></mujoco>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('impedance', [0.9, 0.9995])
+def test_joints_that_dry_friction_holds_without_creep_are_seen(
+    tmp_path: Path, impedance: float
+) -> None:
+    robot = mujoco.MjModel.from_xml_string(ARM.format(0.2, impedance))
+    (tmp_path / 'arm.xml').write_text(ARM.format(0.1, 0.9))
+    rng = np.random.default_rng(4)
+    for name in ('train_1', 'train_2', 'validate'):
+        told = np.repeat(rng.uniform(-0.8, 0.8, 10), 200)  # a pose for two seconds each
+        times = 0.01 * np.arange(len(told))
+        commands = TimeSeries.from_columns(times, told[:, None], ['m'], SignalType.MjCtrl)
+        run = measure(robot, times=times, commands=commands, noise={'q': 1e-4}, seed=rng)
+        rows = np.column_stack([times, run.measurements[0].data[:, 0], told])
+        header = 'time,j_position,j_command'
+        np.savetxt(tmp_path / f'{name}.csv', rows, '%.7g', ',', header=header, comments='')
+    paths = [tmp_path / f'{name}.csv' for name in ('train_1', 'train_2', 'validate')]
+    found = propose_calibration(paths, tmp_path / 'arm.xml', Nobody())
+    assert found.problem == ''
+    chosen = {item.attribute for item in found.chosen}
+    assert ('solimpfriction' in chosen) == (impedance > 0.9)
+    assert 'frictionloss' in chosen
