@@ -18,7 +18,6 @@ from rosbags.typesys import Stores, get_typestore
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli import main
 from sysid_ros.config.files import load_calibration
-from sysid_ros.config.schema import VerdictKind
 from sysid_ros.workflows.calibrate import calibrate
 
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures('undrawn')]
@@ -203,12 +202,7 @@ def test_a_real_servo_is_predicted_better_on_motions_that_were_held_out(
         # Its limits of voltage and speed are in no parameter, so that its gains differ by little.
         'solver': {'loss': 'huber', 'max_iterations': 150},
         # Kinds of motion are predicted unequally well, and say little about dry friction.
-        'gate': {
-            'sequence_growth': 10.0,
-            'allowed_verdicts': [
-                str(k) for k in VerdictKind if k is not VerdictKind.PRIOR_DOMINATED
-            ],
-        },
+        'gate': {'sequence_growth': 10.0},
     }
     (tmp_path / 'calibration.yaml').write_text(yaml.safe_dump(config))
     done = calibrate(load_calibration(tmp_path / 'calibration.yaml'))

@@ -265,7 +265,7 @@ class _Law(NamedTuple):
 
     force: Array  # (n,) measured, at the actuator
     position: Array  # (n,) measured, in the unit of the command
-    # (n, k) one, and the velocity as positions and, if there is one, a sensor tell it.
+    # (n, k) one, and the velocity in several ways: by positions and, if there is one, a sensor.
     others: Array
     times: Array  # (n,) s
     held: HeldCommand  # its command
@@ -362,24 +362,32 @@ def _laws(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> dict[int, l
     """Return, by actuator, what its force is regressed on in each sequence that measures it."""
     found: dict[int, list[_Law]] = {}
     for run in [prepare(model, sequence) for sequence in sequences if sequence.sampled]:
+        positions = measured_joints(model, run).position
+        motion = smoothed(model, positions, run.qpos) if positions else None
         for force in sampled_forces(model, run):
-            law = _law(model, run, force)
+            law = _law(model, run, force, motion)
             if law is not None:
                 found.setdefault(force.actuator, []).append(law)
     return found
 
 
-def _law(model: mujoco.MjModel, run: Run, force: SampledForce) -> _Law | None:
+def _law(
+    model: mujoco.MjModel, run: Run, force: SampledForce, motion: PrescribedMotion | None
+) -> _Law | None:
     readings, measured = run.readings[force.readings], measured_joints(model, run)
     dof = int(model.jnt_dofadr[model.actuator_trnid[force.actuator, 0]])
     if dof not in measured.position or len(measured.position[dof].times) < FEWEST_SAMPLES:
         return None
     times, values = readings.times, readings.measured[:, force.place]
     at, position = measured.position[dof]
-    # Differences of positions are smooth, a spline through them follows what is fast: a regression
-    # takes of each what explains the force.
+    # Differences of positions are smooth, a spline through them follows what is fast, and what
+    # passed a low-pass holds little of an encoder's steps, of which velocities are else made up: a
+    # command with another delay would stand in for the velocity. A regression takes of each what
+    # explains the force.
     others = [np.ones(len(times)), np.interp(times, at, np.gradient(position, at))]
     others.append(scipy.interpolate.CubicSpline(at, position)(times, 1))
+    if motion is not None:
+        others.append(np.interp(times, motion.times, motion.qvel[:, dof]))
     if dof in measured.velocity and len(measured.velocity[dof].times):
         others.append(np.interp(times, *measured.velocity[dof]))
     low, high = force.limits

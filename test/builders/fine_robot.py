@@ -49,6 +49,7 @@ def recorded(
     most: float = 500.0,
     noise: float = 1.0,
     delay: float = DELAY,
+    interval: float = PERIOD,
 ) -> Trajectory:
     """Return what a driver records that reads states when it sends commands.
 
@@ -58,6 +59,7 @@ def recorded(
         step: With which the arm integrates, s.
         most: Limit of the first motor, N·m.
         delay: From a command to when it acts, s.
+        interval: Between states, s.
         noise: In units of 1e-4 rad, 2e-3 rad/s and 2e-2 N·m.
     """
     rng = np.random.default_rng(seed)
@@ -70,7 +72,7 @@ def recorded(
     in_force = (
         np.searchsorted(times, np.arange(int(seconds / step)) * step - delay + 1e-9, 'right') - 1
     )
-    every, rows, stamps = round(PERIOD / step), [], []
+    every, rows, stamps = round(interval / step), [], []
     for row, index in enumerate(in_force):
         data.ctrl[:] = commands[max(index, 0)]
         mujoco.mj_forward(model, data)

@@ -37,6 +37,8 @@ TRUTH = {
     'joint/k/frictionloss': 0.15,
     'body/tip/mass': 0.8,
 }
+#: Step of an encoder with twelve bits, rad.
+ENCODER = 2 * np.pi / 4096
 NOISE = {'j_position': 1e-5, 'k_position': 1e-5}
 
 
@@ -205,6 +207,21 @@ def test_the_period_of_the_delay_is_found_whatever_the_model_believes(delay: flo
     assert found.min_value <= delay <= found.max_value
     assert found.max_value - found.min_value < PERIOD + 3 * 2e-3
     assert found.min_value < found.nominal < found.max_value
+
+
+def test_the_steps_of_an_encoder_are_no_velocity() -> None:
+    run = recorded(seed=3, delay=0.0275, interval=1e-3)
+    (series,) = run.measurements
+    kept = {k: v for k, v in series.signal_mapping.items() if not k.endswith('velocity')}
+    data = series.data.copy()
+    for name, (_, columns) in kept.items():
+        if name.endswith('position'):
+            data[:, columns] = ENCODER * np.round(data[:, columns] / ENCODER)
+    coarse = dataclasses.replace(series, data=data, signal_mapping=kept)
+    run = dataclasses.replace(run, measurements=(coarse,))
+    (found,) = aimed(spec().compile(), [_delay()], [run])
+    assert found.min_value <= 0.0275 <= found.max_value
+    assert found.max_value - found.min_value < PERIOD + 3 * 2e-3
 
 
 def test_a_delay_at_the_wall_is_not_shut_out() -> None:
