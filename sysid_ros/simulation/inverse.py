@@ -57,8 +57,9 @@ GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravc
 #: Laws of actuators that are linear in command, length and velocity, and what decides of them.
 _GAINS = (mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtGain.mjGAIN_AFFINE.value)
 _BIASES = (mujoco.mjtBias.mjBIAS_NONE.value, mujoco.mjtBias.mjBIAS_AFFINE.value)
-ACTUATION = tuple(
-    f'actuator_{name}' for name in ('gear', 'gainprm', 'biasprm', 'forcerange', 'ctrlrange')
+ACTUATION = (
+    *('actuator_gear', 'actuator_gainprm', 'actuator_biasprm'),
+    *('actuator_forcerange', 'actuator_ctrlrange', 'jnt_actfrcrange'),
 )
 #: What else decides how numbers act on forces: how parts hang together, and how steps are made.
 _STRUCTURE = (
@@ -130,7 +131,7 @@ def exerted(
     Those of candidates with fields of the model, and (m, n, nu) controls: an actuator's force is
     linear in its command, its length and its velocity, and has limits.
     """
-    gears, out = fields['actuator_gear'], np.asarray(model.actuator_outadr)
+    gears = fields['actuator_gear']
     moments = np.nan_to_num(np.stack([transmissions(model, gear) for gear in gears]))
     turned = np.swapaxes(moments, 1, 2)
     lengths = motion.qpos @ turned
@@ -140,14 +141,19 @@ def exerted(
         constant, by_length, by_velocity = np.moveaxis(fields[name][:, None, :, :3], 3, 0)
         return np.asarray(constant + laws * (by_length * lengths + by_velocity * velocities))
 
-    limited = np.asarray(model.actuator_ctrllimited, dtype=bool)
-    ranges = np.where(limited[:, None], fields['actuator_ctrlrange'], [-np.inf, np.inf])
-    held = np.clip(controls, *np.moveaxis(ranges[:, None], 3, 0))[:, :, model.actuator_ctrladr]
+    def within(name: str, limited: NDArray[np.uint8], places: NDArray[np.int32]) -> list[Array]:
+        ranges = np.where(limited[:, None], fields[name], [-np.inf, np.inf])[:, places]
+        return list(np.moveaxis(ranges[:, None], 3, 0))
+
+    controls = controls[:, :, model.actuator_ctrladr]
+    limits = within('actuator_ctrlrange', model.actuator_ctrllimited, model.actuator_ctrladr)
     gain, bias = model.actuator_gaintype == _GAINS[1], model.actuator_biastype == _BIASES[1]
-    forces = held * linear('actuator_gainprm', gain) + bias * linear('actuator_biasprm', bias)
-    limited = np.asarray(model.actuator_forcelimited, dtype=bool)
-    ranges = np.where(limited[:, None], fields['actuator_forcerange'], [-np.inf, np.inf])[:, out]
-    return np.asarray(np.clip(forces, *np.moveaxis(ranges[:, None], 3, 0)) @ moments)
+    forces = np.clip(controls, *limits) * linear('actuator_gainprm', gain)
+    forces = forces + bias * linear('actuator_biasprm', bias)
+    limits = within('actuator_forcerange', model.actuator_forcelimited, model.actuator_outadr)
+    on_joints = np.clip(forces, *limits) @ moments
+    limits = within('jnt_actfrcrange', model.jnt_actfrclimited, model.dof_jntid)
+    return np.asarray(np.clip(on_joints, *limits))
 
 
 def fixed_tendons(model: mujoco.MjModel) -> Array:

@@ -241,7 +241,8 @@ def test_what_is_predicted_has_passed_the_low_pass() -> None:
 
 DRIVEN = """
 <mujoco><option integrator="{}"/><worldbody><body><joint name="a"/><geom size=".1"/>
-  <body pos=".3 0 0"><joint name="b" axis="0 1 0"/><geom size=".1" pos=".1 0 0"/>
+  <body pos=".3 0 0"><joint name="b" axis="0 1 0" actuatorfrcrange="-5 4"/>
+    <geom size=".1" pos=".1 0 0"/>
     <body pos=".3 0 0"><joint name="c" axis="1 0 0"/><geom size=".1" pos="0 .1 0"/>
   </body></body></body></worldbody>
   <tendon><fixed name="t"><joint joint="a" coef=".5"/><joint joint="b" coef="-2"/></fixed></tendon>
