@@ -23,17 +23,16 @@ STEP = float(np.finfo(np.float64).eps) ** (1 / 3)
 SMALL = 0.02
 #: … but for this one where residuals jump.
 _LONGEST = 0.2
-#: Later steps are this part of the solve's tolerance in standard errors, and columns this accurate:
-#: a relative error of a column moves the optimum by about so many standard errors.
+#: Later steps are the solve's tolerance in standard errors, and columns as accurate as this part of
+#: it: a relative error of a column moves the optimum by about so many standard errors.
 _PART = 0.5
 #: Columns share simulations where each changes what the others do by less than this part.
 _SHARED = 0.05
 #: Less than this part of the largest eigenvalue or square is rounding.
 NEGLIGIBLE = 1e-12
-#: Where residuals jump, slopes hold over so many standard errors, and over so many times the steps
-#: where short ones change the residuals. They count where they differ by this part from those of
-#: short steps, and where both sides differ by less than the rest from their mean.
-_WIDE, _CLEAR, _APART = 3.0, 6.0, 0.3
+#: Where residuals jump, slopes hold over so many standard errors. They jump where short steps
+#: change them by the second part more, or otherwise, than long ones say.
+_WIDE, _APART = 3.0, 0.3
 #: What is so many times as large is clearly larger: the change of a residual that jumps than the
 #: root mean square of all, motion than noise.
 CLEARLY = 10.0
@@ -316,9 +315,15 @@ class Differences:
         self.central = np.zeros(len(unknowns), dtype=bool)
         self.checked = residuals.exact.copy()
         self.wide = np.zeros(len(unknowns), dtype=bool)
-        self._accurate = self._change = _PART * tolerance
+        self._tolerance = tolerance
         self._slopes = np.zeros(len(unknowns))
         self._noise = 1.0
+        #: How many residuals say as much as one that is independent of others.
+        self.alike = 1.0
+        #: Whether the last Jacobian is of longer steps than this tolerance asks for.
+        self.rough = False
+        self._rough_size = np.full(len(unknowns), np.nan)
+        self._steady = np.full(len(unknowns), np.inf)
         self._sensors = getattr(getattr(residuals, 'samples', None), 'sensors', ())
         self._reach: Array | None = None  # (p, s) slopes of each sensor's residuals, once known
         self._may_share, self.shared = sharing, False
@@ -337,18 +342,26 @@ class Differences:
         self.checked[own] |= other.checked[theirs]
         for name in ('size', 'central', 'wide', '_slopes'):
             getattr(self, name)[own] = getattr(other, name)[theirs]
-        self._noise, self._change = other._noise, other._change
+        self._noise, self.alike = other._noise, other.alike
+        self.rough = other.rough or other._tolerance > self._tolerance
+        self._rough_size[own] = other.size[theirs]
         if other._reach is not None and other._sensors == self._sensors:
             # What is not known is apart from all others.
             self._reach = np.full((len(names), len(self._sensors)), np.inf)
             self._reach[own] = other._reach[theirs]
         self.shared = other.shared
 
+    def compare(self, jacobian: Array) -> None:
+        """Look for jumps by a Jacobian of longer steps, in the residuals' own units, later."""
+        if self.rough:
+            self._steady = column_norms(jacobian)
+
     def apart(self, found: Linearisation) -> None:
         """Let no columns share simulations any more, and mend those that did."""
-        self._may_share = self.shared = False
-        jacobian = self.at(found.x, found.residual, ~self.wide).jacobian
-        found.jacobian[:, ~self.wide] = jacobian[:, ~self.wide]
+        self._may_share = self.shared = self.rough = False
+        narrow = ~self.wide
+        jacobian = self.at(found.x, found.residual, narrow).jacobian
+        found.jacobian[:, narrow] = jacobian[:, narrow]
 
     def _sharing(self, steps: Array) -> Sharing | None:
         """Return which columns may share simulations, as far as it is known."""
@@ -400,8 +413,14 @@ class Differences:
         if central.any():
             central, middle, _ = self._sides(x, steps, central, residual, jacobian)
             jacobian[:, central] = middle
-        self._slopes = np.where(norms := column_norms(jacobian), norms, self._slopes)
-        self._noise = float(np.clip(np.sqrt(np.mean(residual**2)), _TINY, 1.0))
+        norms = column_norms(jacobian)
+        jumping = (norms > (1 + _APART) * self._steady) & ~self.wide
+        if jumping.any():
+            self._look_for_jumps(found, jumping)
+        if columns is None:
+            self.rough, self._steady = False, np.full(len(x), np.inf)
+        self._slopes = np.where(norms, norms, self._slopes)
+        self._noise = max(float(np.sqrt(np.mean(residual**2))), _TINY)
         return found
 
     def check(self, found: Linearisation) -> bool:
@@ -423,62 +442,58 @@ class Differences:
         moved = self._residuals((x + move)[None, :])[:, 0]
         # What a column does not act on is left over by others.
         left = np.sqrt((moved - residual - jacobian @ move) ** 2 @ (jacobian != 0))
-        limit = self._accurate * changes * np.sqrt(judged.sum())
+        limit = _PART * self._tolerance * changes * np.sqrt(judged.sum())
         doubted = judged & ((left > limit) | bool(self._residuals.unstable[0]))
         columns, middle, skew = self._sides(x, steps, doubted, residual, jacobian)
-        wrong = skew > self._accurate * column_norms(middle)
+        wrong = skew > _PART * self._tolerance * column_norms(middle)
         jacobian[:, columns[wrong]] = middle[:, wrong]
         self.central[columns[wrong]] = True
         return bool(wrong.any())
 
-    def widen(self, found: Linearisation) -> bool:
-        """Take slopes over standard errors where those of short steps say something else.
+    def steady(self, found: Linearisation) -> bool:
+        """Look for jumps in all columns; return whether there are any; see `_look_for_jumps`."""
+        before = self.wide.copy()
+        live = found.jacobian.any(axis=0) & ~self._residuals.exact
+        self._look_for_jumps(found, live & ~before)
+        return bool((self.wide & ~before).any())
+
+    def _look_for_jumps(self, found: Linearisation, columns: NDArray[np.bool_]) -> None:
+        """Take slopes over the steps of a rough solve where short ones say something else.
 
         Where a joint that sticks breaks away a sample earlier, residuals change by as much as they
         ever do for the smallest step. Slopes are then those between points on both sides, as far
-        away as the change by the parameter is well above that; a solve stands at a point that
-        happens to be better than those around it, which must not count. The Jacobian of what ``at``
-        returned is mended in place; return whether it was.
+        away as a rough solve looked. Columns of what ``at`` returns are mended in place.
         """
         x, residual, jacobian, _ = found
-        norms = column_norms(jacobian)
-        left = ~self._residuals.exact & (norms > 0)
-        self.wide = left.copy()  # longer units near zero
-        unit = self._unit(x)
-        goal = np.maximum(_WIDE, _CLEAR * norms * np.abs(self._steps(x)))
-        size = np.minimum(goal / np.maximum(norms * unit, _TINY), _LONGEST)
-        wide, wider = np.zeros_like(left), np.zeros_like(jacobian)
-        while left.any():
-            steps = self._steps(x, size)
-            ahead = self._residuals.step_changes(x, steps, left, residual, self._sharing(steps))
-            # Where one side goes on as the slope has it, the other does so, too.
-            left &= ~ahead.diverged & _apart(ahead.changes, jacobian * steps)
-            columns, middle, skew = self._sides(x, steps, left, residual, ahead.changes / steps)
-            told = _apart(middle, jacobian[:, columns])
-            places, slopes = columns[told], middle[:, told]
-            across = column_norms(slopes)
-            # Of jumps little is left over such steps, but of a curved valley more.
-            wide[places] = skew[told] < (1 - _APART) * across
-            wider[:, places] = slopes
-            self.size[places] = np.where(wide[places], size[places], self.size[places])
-            across *= np.abs(steps[places])
-            left[:] = False
-            left[places] = (across < goal[places] / 2) & (size[places] < _LONGEST)
-            size[places] *= goal[places] / np.maximum(across, _TINY)
-            size = np.minimum(size, _LONGEST)
-        self.wide = wide
-        jacobian[:, wide] = wider[:, wide]
+        known = np.isfinite(self._rough_size)
+        longer = np.where(known, _WIDE * self._rough_size, self._sized(x, _WIDE))
+        longer = np.minimum(longer, _LONGEST)
+        size, wide, self.wide = self.size, self.wide, self.wide | columns  # longer units near zero
+        steps = self._steps(x, longer)
+        ahead = self._residuals.step_changes(x, steps, columns, residual)
+        columns = columns & ~ahead.diverged
+        places, middle, skew = self._sides(x, steps, columns, residual, ahead.changes / steps)
+        # Of jumps little is left over such steps, but of a curved valley more.
+        told = _apart(middle, jacobian[:, places]) & (skew < (1 - _APART) * column_norms(middle))
+        wide[places[told]] = True
+        jacobian[:, places[told]] = middle[:, told]
+        self.wide, self.size = wide, np.where(wide & columns, longer, size)
         self.central |= wide
         self.checked |= wide
-        return bool(wide.any())
 
     def _size_by_slopes(self, x: Array) -> None:
         """Choose steps by the slopes at the last point, values near zero by their scales."""
         known = (self._slopes > 0) & ~(self.wide | self._residuals.exact)
-        size = self._change * self._noise / np.maximum(self._slopes * self._unit(x), _TINY)
+        size = self._sized(x, self._tolerance)
         longest = SMALL * np.maximum(self._scale / self._unit(x), 1.0)
         size = np.clip(size, np.minimum(self.size, STEP), longest)
         self.size = np.where(known, size, self.size)
+
+    def _sized(self, x: Array, errors: float) -> Array:
+        """Return the (p,) sizes of steps of so many standard errors, by the last slopes."""
+        change = errors * self._noise * np.sqrt(self.alike)
+        with np.errstate(over='ignore'):  # without an effect, a step is as long as it may be
+            return np.asarray(change / np.maximum(self._slopes * self._unit(x), _TINY))
 
     def _steps(self, x: Array, size: Array | None = None) -> Array:
         """Return the (p,) signed steps, in the unknowns' units."""

@@ -50,7 +50,6 @@ from sysid_ros.fit.solver import (
     no_effect,
     stopped,
     with_own_columns,
-    with_steady_slopes,
 )
 from sysid_ros.fit.start import (
     Attempt,
@@ -299,9 +298,6 @@ def fit(
             starts_fixed = freed is None
             first = freed or first
         solution, residuals, arrivals = _solve_weighted(context, first, once=not options.judged)
-        if solution.status in LIMITS and not (solution.status == 'time' and solution.jumps):
-            # It may not have arrived for jumps; where they are known, time goes into steps instead.
-            solution = with_steady_slopes(residuals, solution, options.settings.loss)
         # What a fit did not get to would pass for what its model lacks.
         arrived = solution.status not in LIMITS and not context.settings.rough
         complete = options.judged and first.window is None and arrived
@@ -311,7 +307,7 @@ def fit(
         sharp = not context.is_late
         if sharp and options.judged:
             solution = with_own_columns(residuals, solution, options.settings.loss)
-            solution = sharpened(residuals, solution)
+            solution = sharpened(residuals, solution, long_steps=context.settings.rough)
         lacking = terms(residuals, solution.x) if complete and not late else []
         if arrivals is not None:
             solution, lacking = _whitened(arrivals, residuals, solution, lacking)

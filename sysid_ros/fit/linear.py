@@ -237,7 +237,7 @@ def bounds_of(unknowns: Sequence[Unknown]) -> tuple[Array, Array]:
     return low, high
 
 
-def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
+def sharpened(residuals: ResidualLike, solution: Solution, *, long_steps: bool = False) -> Solution:
     """Return a solution with a Jacobian that is right along its weakest directions.
 
     Columns that a residual or two make by a jump are differenced anew over longer steps. A jump
@@ -247,7 +247,8 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
     would pass for information. So along each weak right singular vector v of the scaled Jacobian
     the derivative is differenced directly, over about one standard error, and the Jacobian changed
     by the rank-one update that gives J v that value (Broyden, Math. Comp. 19, 1965). A vector that
-    the errors had tilted is nearly right the second time.
+    the errors had tilted is nearly right the second time. Columns of long steps, as those of a
+    rough solve, have smaller errors.
     """
     jacobian: Array = solution.jacobian.copy()
     jumps = np.flatnonzero(have_jumps(jacobian) & ~residuals.exact)
@@ -262,7 +263,7 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
     scaled = jacobian[:, live] / norms[live]
     # What an unknown does not act on, as other sequences and priors, it never does.
     untouched = scaled == 0
-    least, longest = (_WHERE_JUMPS,) * 2 if solution.jumps else (_WEAK, _LONGEST)
+    least, longest = (_WHERE_JUMPS,) * 2 if solution.jumps or long_steps else (_WEAK, _LONGEST)
     # What is left of the error falls quadratically from one round to the next.
     for _ in range(3):
         _, singular, right = np.linalg.svd(triangle(scaled))
@@ -320,7 +321,10 @@ def _along(
         leave_jumps_out(one[:, None], other[:, None])
         slope = ((one + other) if central else (3 * one - other)) / (2 * step)
         skew = float(np.linalg.norm(one - other)) / (2 * abs(step))
-        length = max(float(np.linalg.norm(slope)), np.finfo(np.float64).tiny)
+        length = float(np.linalg.norm(slope))
+        if skew >= length > 0:  # noise is all that they tell
+            continue
+        length = max(length, np.finfo(np.float64).tiny)
         slopes.append(slope * np.sqrt(max(1 - (skew / length) ** 2, 0.0)))
         known[place] = True
     return np.reshape(slopes, (len(slopes), len(solution.residual))).T, known

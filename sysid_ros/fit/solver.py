@@ -501,6 +501,7 @@ def solve(
         state = state if settings.rough else _with_effects(run, state)
     else:
         z = run.variables.of(known.x)
+        run.differences.compare(known.jacobian)
         point = Point(z, known.residual, cost(known.residual, settings.loss))
         state = run.begun_with(point, known.jacobian * run.variables.slope(z))
     if begun is not None:
@@ -532,7 +533,9 @@ class _Run:
         self._settings, self._tolerance = settings, tolerance
         self._accuracy = min(tolerance, settings.accuracy)
         self._rough = settings.rough or tolerance >= ROUGH_TOLERANCE
-        self.differences = Differences(residuals, self._accuracy, sharing=self._rough)
+        # Steps of a rough solve are long: noise of the residuals, and jumps, count less.
+        least = max(tolerance, settings.accuracy) if self._rough else self._accuracy
+        self.differences = Differences(residuals, least, sharing=self._rough)
         self._cancel, self._observe = cancel, observe
         self._began = time.monotonic()
         self._longest = settings.longest
@@ -580,7 +583,7 @@ class _Run:
 
     def status(self, state: State) -> str | None:
         """Return why the solve has ended, if it has."""
-        status = converged(state, self._tolerance, self._settings.promised)
+        status = converged(state, self._told, self._settings.promised)
         if status is None and state.stuck:
             status = 'cost' if self._is_near(state) else 'stalled'
         if status is None and len(self._trace) > self._settings.max_iterations:
@@ -590,9 +593,16 @@ class _Run:
             status = 'time' if late else None
         return status
 
+    @property
+    def _told(self) -> float:
+        """The tolerance; of residuals that jump, a standard error is all that can be told."""
+        jumps = self.differences.wide.any()
+        return max(self._tolerance, ROUGH_TOLERANCE) if jumps else self._tolerance
+
     def may_be_exact(self, status: str) -> bool:
-        """Return whether an end has to be looked at with columns that share no simulations."""
-        return self.differences.shared and not self._rough and status not in LIMITS
+        """Return whether an end has to be looked at with columns as exact as it asks for."""
+        found = self.differences
+        return (found.shared or found.rough) and not self._rough and status not in LIMITS
 
     def exact(self, state: State) -> State:
         """Return the state with columns that share no simulations, which are then checked."""
@@ -605,10 +615,7 @@ class _Run:
         """Return whether what is left to gain is of the size of the function's own noise."""
         size = max(self._trace[0].cost, len(state.point.residual))
         exact = state.point.cost <= _EPS * size
-        # Of residuals that jump, a standard error is all that can be told.
-        jumps = state.stuck and self.differences.wide.any()
-        told = ROUGH_TOLERANCE * math.sqrt(state.model.alike) if jumps else 0.0
-        near = max(_LOOSE * self._accuracy, told)
+        near = max(_LOOSE * self._accuracy, self._told * math.sqrt(state.model.alike))
         return exact or state.model.decrement < near
 
     def advanced(self, state: State) -> State:
@@ -660,7 +667,7 @@ class _Run:
         else:
             moved = self._state(point, self._differentiated(point))
         damping = raised(step.damping, self._least) if poor else step.damping
-        hardly = fall <= least_fall(state, self._tolerance)
+        hardly = fall <= least_fall(state, self._told)
         moved = replace(
             moved,
             damping=0.0 if good else damping,
@@ -668,7 +675,7 @@ class _Run:
             poor=state.poor + 1 if hardly else 0,
         )
         self._note(moved, float(np.linalg.norm(point.z - state.point.z)), step.damping)
-        if converged(moved, self._tolerance, self._settings.promised):
+        if converged(moved, self._told, self._settings.promised):
             return self._checked(moved) or moved
         if moved.poor >= _POOR_STEPS:
             return self._mended(moved) or replace(moved, stuck=True)
@@ -704,16 +711,17 @@ class _Run:
             return self._renoted(self._state(state.point, self._differentiated(state.point)))
         # Sides of short differences differ by jumps, too, which no central difference mends.
         wider = None
-        if not (self._looked or self.differences.wide.any() or self._tolerance >= ROUGH_TOLERANCE):
+        if not (self._looked or self.differences.wide.any() or self._rough):
             self._looked = True
-            wider = self._looked_at(state, self.differences.widen)
+            wider = self._looked_at(state, self.differences.steady)
         return self._checked(wider or state) or wider
 
     def _checked(self, state: State) -> State | None:
         """Check the differences if that is not done; return the state with others, if wrong."""
-        if self._settings.rough or self.differences.shared or self.differences.checked.all():
+        differences = self.differences
+        if self._settings.rough or differences.shared or differences.checked.all():
             return None
-        return self._looked_at(state, self.differences.check)
+        return self._looked_at(state, differences.check)
 
     def _looked_at(self, state: State, look: Callable[[Linearisation], bool]) -> State | None:
         """Let the Jacobian be looked at; return the state with another, if it changed."""
@@ -753,7 +761,9 @@ class _Run:
         variables, residuals, loss = self.variables, self.residuals, self._settings.loss
         bounds = variables.lower, variables.upper
         if not isinstance(residuals, CurvedResiduals):
-            return quadratic(point.z, point.residual, jacobian, bounds, loss)
+            found = quadratic(point.z, point.residual, jacobian, bounds, loss)
+            self.differences.alike = found.alike
+            return found
         found = quadratic(point.z, point.residual, jacobian, bounds, loss, residuals.more)
         # Steps follow the curve of what they change: the curvature of what they leave remains.
         left = point.residual + jacobian @ (found.unit * found.newton)
@@ -813,30 +823,14 @@ def _gradient(jacobian: Array, residual: Array, loss: Loss) -> Array:
     return gradient
 
 
-def with_steady_slopes(residuals: ResidualLike, solution: Solution, loss: Loss) -> Solution:
-    """Look at slopes over standard errors where a solve did not arrive: it may be for jumps."""
-    return _looked_at(residuals, solution, loss, Differences.widen)
-
-
 def with_own_columns(residuals: ResidualLike, solution: Solution, loss: Loss) -> Solution:
     """Return a solution whose columns share no simulations."""
     if solution.differences is None or not solution.differences.shared:
         return solution
-    return _looked_at(residuals, solution, loss, Differences.apart)
-
-
-def _looked_at(
-    residuals: ResidualLike,
-    solution: Solution,
-    loss: Loss,
-    look: Callable[[Differences, Linearisation], object],
-) -> Solution:
-    """Let the slopes of a solution be looked at, which is done in place."""
     differences = Differences(residuals)
-    if solution.differences is not None:
-        differences.take_steps(solution.differences)
+    differences.take_steps(solution.differences)
     jacobian = solution.jacobian.copy()
-    look(differences, Linearisation(solution.x, solution.residual, jacobian))
+    differences.apart(Linearisation(solution.x, solution.residual, jacobian))
     gradient = _gradient(jacobian, solution.residual, loss)
     return replace(solution, jacobian=jacobian, gradient=gradient, differences=differences)
 

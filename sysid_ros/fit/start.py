@@ -450,6 +450,9 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
             residuals.also(few)
             settings = dataclasses.replace(context.rough_settings, max_iterations=0)
             learnt = solve_part(few, start.x, settings, ROUGH_TOLERANCE, context.cancel)
+        # Residuals in units of the sensors' noise would be outliers all: weights are those of what
+        # a good start leaves.
+        _widen(context, residuals, residuals, start.x, residuals.noise)
         good = context.attempt(residuals, start.x, learnt)
     if good is not None and (context.is_late or context.led or not is_stuck(good)):
         return good

@@ -41,6 +41,7 @@ from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import LIMITS, ROUGH_TOLERANCE, FitLog, SolverSettings
 from sysid_ros.fit.start import lead
 from sysid_ros.fit.windows import cut
+from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.model.targets import Unknown, of_sequence
 from sysid_ros.results.comparison import describe, known_of
 from sysid_ros.results.result import CalibrationResult, StartKind
@@ -52,15 +53,16 @@ from sysid_ros.uncertainty.inference import Identification, data_only, identify
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
 from sysid_ros.workflows.problem import Problem, bags_of, matched_names
 
-#: Longer steps are tried for recordings of more steps than the last: from the first, s, on, halved
-#: each time.
-_LONGEST, _MANY_STEPS = 0.01, 2e5
-#: A fit to recordings of so many steps begins on pieces that are this part of that together, each
-#: so long, s.
-_PIECES, _PIECE = 0.0625, 5.0
+#: Recordings of more steps of time are long: a fit begins on pieces of them, each so long, s, that
+#: are the second number of steps together, and goes on with pieces of the third.
+_MANY_STEPS, _FIRST_STEPS, _FEWER_STEPS, _PIECE = 2e5, 1.25e4, 2.5e4, 5.0
+#: Longer steps are tried for long recordings: from this one, s, on, halved each time.
+_LONGEST = 0.01
 #: A longer step may change predictions by this part of what the start values leave unexplained,
 #: root mean square; what it changes at the values that are found is corrected.
 _CHANGE = 0.5
+#: Corrections are made at most so often: the second for what the first has moved.
+_CORRECTIONS = 2
 #: The model's step is compared with this part of it.
 _FINER = 0.25
 #: Residuals tell the shorter step where they follow what it changes by so many standard errors.
@@ -115,6 +117,7 @@ def fit_and_correct(job: Job, problem: Problem) -> Fitted:
     """Fit a problem, and correct the fit for the time step that recordings speak for."""
     config, own = job.config, problem
     problem, sentence = led_by_parts(job, problem)
+    problem, warning = thinned(problem)
 
     def fit_to(
         stepped: Problem, *, begun: Identification | None = None, judged: bool = True
@@ -124,23 +127,29 @@ def fit_and_correct(job: Job, problem: Problem) -> Fitted:
             found = dataclasses.replace(found, start_sentence=sentence)
         return dataclasses.replace(found, parameters=own.parameters)
 
-    fitted = with_timestep(problem, config.solver)
+    def fitted_with(found: Identification, exact: Problem, refit: Problem) -> Fitted:
+        whole = dataclasses.replace(own, spec=exact.spec, model=exact.model)
+        return Fitted(found, whole, refit, None, warning)
+
+    fitted = with_timestep(problem, config.solver, long=bool(warning))
     may_correct = config.solver.timestep != 'model' and config.estimator != 'windows'
     if not may_correct or not _may_change(problem):
-        return Fitted(fit_to(fitted), problem, fitted)
+        return fitted_with(fit_to(fitted), problem, fitted)
     found = fit_to(fitted, judged=False)
     if found.solution.status in LIMITS:
-        return Fitted(found, problem, fitted)
+        return fitted_with(found, problem, fitted)
     exact = spoken_for(problem, found, config.solver)
     if exact.model is fitted.model:
-        return Fitted(fit_to(fitted, begun=found), exact, fitted)
-    refit = fitted
-    for judged in (False, True):  # the second time for what the first has moved
-        if found.solution.status not in LIMITS:
+        return fitted_with(fit_to(fitted, begun=found), exact, fitted)
+    refit, moved = fitted, True
+    for _ in range(_CORRECTIONS):
+        if moved and found.solution.status not in LIMITS:
             job.observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
             refit = corrected(exact, fitted, found, config.solver.threads)
-            found = fit_to(refit, begun=found, judged=judged)
-    return Fitted(found, exact, refit)
+            before, found = found, fit_to(refit, begun=found)
+            half = [0.5 * (own.high - own.low) for own in found.intervals]
+            moved = bool(np.any(np.abs(found.solution.x - before.solution.x) > half))
+    return fitted_with(found, exact, refit)
 
 
 def fit_training(
@@ -196,20 +205,20 @@ def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
     return found
 
 
-def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
+def with_timestep(problem: Problem, solver: SolverConfig, *, long: bool = False) -> Problem:
     """Return a problem whose model has the time step to fit with.
 
-    ``auto`` takes the model's own or, of long recordings, the longest at which predictions of
-    pieces of them by the start values change little beside what they leave unexplained.
+    ``auto`` takes the model's own or, of long recordings, the longest at which predictions by the
+    start values change little beside what they leave unexplained.
     """
     if solver.timestep == 'model':
         return problem
     if solver.timestep != 'auto':
         return stepped(problem, solver.timestep)
     own = float(problem.model.opt.timestep)
-    if not is_long(problem) or not _may_change(problem):
+    if not long or not _may_change(problem):
         return problem
-    trajectories = pieces_of(problem)
+    trajectories = problem.sequences('train')
     values = np.array([unknown.nominal for unknown in problem.parameters])
     predictor = Predictor(problem.spec, problem.parameters, values, solver.threads)
     exact = predictor.predict(trajectories)
@@ -224,43 +233,76 @@ def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
 
 
 def is_long(problem: Problem) -> bool:
-    """Return whether the training recordings are of many time steps."""
-    seconds = sum(trajectory.duration for trajectory in problem.sequences('train'))
-    return bool(seconds > _MANY_STEPS * problem.model.opt.timestep)
+    """Return whether the training recordings are of more steps than a fit simulates each time.
 
-
-def pieces_of(problem: Problem) -> list[Trajectory]:
-    """Return pieces of the training recordings that are laid evenly over them.
-
-    They are the beginnings where the state in the middle is not measured.
+    Pieces of them begin where the robot was measured to be; what is unknown of a whole recording
+    cannot be told from them.
     """
-    whole = problem.sequences('train')
-    known = not standing(problem.model, whole)
-    begins = np.cumsum([0.0, *(each.duration for each in whole)])
-    count = max(int(_PIECES * _MANY_STEPS * problem.model.opt.timestep / _PIECE), 1)
-    found = []
-    for middle in (np.arange(count) + 0.5) * begins[-1] / count:
-        place = int(np.searchsorted(begins, middle, side='right')) - 1
-        each = whole[place]
-        begin = float(np.clip(middle - begins[place] - _PIECE / 2, 0.0, each.duration - _PIECE))
-        begin = begin if known and begin > 0 else 0.0
-        qpos, qvel, _ = initial_state(problem.model, each.measurements, begin)
-        piece = cut(each, begin, begin + _PIECE, (qpos, qvel) if begin else None)
-        if piece.measurements:
-            found.append(piece)
-    return found
+    seconds = sum(trajectory.duration for trajectory in problem.sequences('train'))
+    return bool(
+        seconds > _MANY_STEPS * problem.model.opt.timestep
+        and not standing(problem.model, problem.sequences('train'))
+        and not any(each.motion is not None for each in problem.sequences('train'))
+        and not any(
+            target.role is Acting.SEQUENCE for u in problem.parameters for target in u.targets
+        )
+    )
+
+
+def thinned(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
+    """Return a problem whose long training recordings are pieces of them, and what is to be known.
+
+    What errors of the model move hardly depends on how many minutes show them: pieces of an arm of
+    hobby servos, 50 s of 970, are fitted as well as 200 s, and predict the rest as well.
+    """
+    if not is_long(problem):
+        return problem, ()
+    found = of_pieces(problem, _FEWER_STEPS)
+    pieces = found.sequences('train')
+    seconds = sum(each.duration for each in problem.sequences('train'))
+    taken = sum(each.duration for each in pieces)
+    warning = (
+        f'The recordings are long: {len(pieces)} pieces of them that are laid evenly, {taken:.0f} '
+        f'of {seconds:.0f} s, were fitted; errors are those of all.'
+    )
+    return found, (warning,)
+
+
+def of_pieces(problem: Problem, steps: float) -> Problem:
+    """Return a problem whose training recordings are pieces, together of so many time steps."""
+    seconds = sum(each.duration for each in problem.sequences('train'))
+    count = max(int(steps * problem.model.opt.timestep / _PIECE), 1)
+    middles = (np.arange(count) + 0.5) * seconds / count
+    ended = 0.0
+    recordings = []
+    for recording in problem.recordings:
+        pieces: list[Trajectory] = []
+        for each in recording.alignment.sequences if recording.role == 'train' else ():
+            inside = middles[(middles >= ended) & (middles < ended + each.duration)] - ended
+            last = max(each.duration - _PIECE, 0.0)
+            for begin in np.clip(inside - _PIECE / 2, 0.0, last).tolist():
+                qpos, qvel, _ = initial_state(problem.model, each.measurements, begin)
+                pieces.append(cut(each, begin, begin + _PIECE, (qpos, qvel) if begin else None))
+            ended += each.duration
+        if recording.role == 'train':
+            kept = tuple(piece for piece in pieces if piece.measurements)
+            alignment = dataclasses.replace(recording.alignment, sequences=kept)
+            recording = dataclasses.replace(recording, alignment=alignment)  # noqa: PLW2901
+        recordings.append(recording)
+    return dataclasses.replace(problem, recordings=tuple(recordings))
 
 
 def led_by_parts(job: Job, problem: Problem) -> tuple[Problem, str]:
-    """Return the problem with start values that pieces of long recordings lead to, and whence.
+    """Return the problem with start values that a few pieces of long recordings lead to.
 
     Far from the optimum a little of the data says the same as all of them. The pieces are simulated
-    with the model's own time step: which longer one serves depends on the values.
+    with the model's own time step: which longer one serves depends on the values. Where they are
+    from is returned, too; nothing where recordings are not long.
     """
     solver = job.config.solver
     if not is_long(problem) or solver.start != 'auto' or not _may_change(problem):
         return problem, ''
-    pieces = pieces_of(problem)
+    pieces = of_pieces(problem, _FIRST_STEPS).sequences('train')
     options = options_of(job, problem)
     job.observer.stage(f'starting on {len(pieces)} pieces of {_PIECE:g} s')
     with ExitStack() as opened:
@@ -487,7 +529,8 @@ def _without_known_bags(
 def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
     """Fit to new data and what was known before, unless the robot changed."""
     config = job.config
-    stepped_problem = with_timestep(problem, config.solver)
+    fewer, long = thinned(problem)
+    stepped_problem = with_timestep(fewer, config.solver, long=bool(long))
 
     def fit_from(
         parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Identification | None
@@ -507,7 +550,7 @@ def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
     known = known_of(memory.result, now, config.memory.wander)
     if not known.names:
         found = fit_from(parameters, None, None)
-        return Fitted(found, problem, stepped_problem, None, tuple(warnings))
+        return Fitted(found, problem, stepped_problem, None, (*warnings, *long))
     found, seen = continue_from(
         known, parameters, fit_from, forgetting=config.memory.forgetting, level=config.memory.level
     )
@@ -524,7 +567,7 @@ def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
     )
     if drift.changed or math.isnan(drift.p_value):
         warnings.insert(0, drift.sentence)
-    return Fitted(found, problem, stepped_problem, drift, tuple(warnings))
+    return Fitted(found, problem, stepped_problem, drift, (*warnings, *long))
 
 
 def _unmatched(result: CalibrationResult, now: Mapping[str, set[str]], model: str) -> list[str]:

@@ -29,7 +29,14 @@ from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.inference import Identification, identify
 from sysid_ros.uncertainty.verdicts import Combination, Interval
 from sysid_ros.workflows.estimators import estimated, forces_tell
-from sysid_ros.workflows.fitting import Job, begun_at, led_by_parts, options_of, with_timestep
+from sysid_ros.workflows.fitting import (
+    Job,
+    begun_at,
+    led_by_parts,
+    options_of,
+    thinned,
+    with_timestep,
+)
 from sysid_ros.workflows.problem import Problem, load, mapping_of, unlike_stamps
 
 #: So many steps of a fit are made at most.
@@ -139,7 +146,8 @@ def predicted(
     else:
         ended = zip(begun.unknowns, begun.values.tolist(), strict=True)
         problem, led = begun_at(problem, {unknown.name: x for unknown, x in ended}), ''
-    problem = with_timestep(problem, config.solver)
+    problem, long = thinned(problem)
+    problem = with_timestep(problem, config.solver, long=bool(long))
     training, parameters = problem.sequences('train'), problem.parameters
     if not training or not parameters:
         raise FitError(

@@ -157,8 +157,8 @@ def leave_out(
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Fit to all sequences but those of one family at a time.
 
-    Each fit has the weights of the full one, whose sequences these are, and starts from its end
-    with its Jacobian: most end after one step. No other begins after the deadline, in
+    Each fit has the weights of the full one, whose sequences or pieces these are, and starts from
+    its end with its Jacobian: most end after one step. No other begins after the deadline, in
     ``time.monotonic()``.
 
     Yields:
@@ -169,7 +169,8 @@ def leave_out(
     for name, family in families.items():
         if time.monotonic() > deadline:
             return
-        absent = {sequence.name for sequence in family}
+        names, bags = {own.name for own in family}, {own.bag for own in family if own.bag}
+        absent = {own.name for own in arrived if own.name in names or own.bag in bags}
         rest = [sequence for sequence in arrived if sequence.name not in absent]
         rows = [place for place, sequence in enumerate(arrived) if sequence.name in absent]
         left = fit.solution.jacobian[~np.isin(fit.samples.sequence, rows)]
