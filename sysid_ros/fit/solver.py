@@ -534,8 +534,9 @@ class _Run:
         self._accuracy = min(tolerance, settings.accuracy)
         self._rough = settings.rough or tolerance >= ROUGH_TOLERANCE
         # Steps of a rough solve are long: noise of the residuals, and jumps, count less.
-        least = max(tolerance, settings.accuracy) if self._rough else self._accuracy
-        self.differences = Differences(residuals, least, sharing=self._rough)
+        longest = max(min(tolerance, ROUGH_TOLERANCE), settings.accuracy)
+        steps = longest if self._rough else self._accuracy
+        self.differences = Differences(residuals, steps, sharing=self._rough)
         self._cancel, self._observe = cancel, observe
         self._began = time.monotonic()
         self._longest = settings.longest

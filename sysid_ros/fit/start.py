@@ -302,7 +302,8 @@ def led_by_smooth(context: FitContext, residuals: Residuals, start: Start) -> St
         residuals.also(part)
         x = start.x if last is None else last.x
         settings = context.rough_settings
-        last = solve_part(part, x, settings, ROUGH_TOLERANCE, context.cancel, last) or last
+        # Values that serve chaotic recordings, too, are known better than roughly.
+        last = solve_part(part, x, settings, settings.accuracy, context.cancel, last) or last
     if last is None:
         return start
     return start._replace(x=last.x, rough=judged(residuals, last.x, LOST).rough)
@@ -450,9 +451,8 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
             residuals.also(few)
             settings = dataclasses.replace(context.rough_settings, max_iterations=0)
             learnt = solve_part(few, start.x, settings, ROUGH_TOLERANCE, context.cancel)
-        # Residuals in units of the sensors' noise would be outliers all: weights are those of what
-        # a good start leaves.
-        _widen(context, residuals, residuals, start.x, residuals.noise)
+        if context.led:  # what is left there is what the model lacks rather than noise
+            _widen(context, residuals, residuals, start.x, residuals.noise)
         good = context.attempt(residuals, start.x, learnt)
     if good is not None and (context.is_late or context.led or not is_stuck(good)):
         return good
