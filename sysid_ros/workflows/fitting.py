@@ -53,9 +53,11 @@ from sysid_ros.uncertainty.inference import Identification, data_only, identify
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
 from sysid_ros.workflows.problem import Problem, bags_of, matched_names
 
-#: Recordings of more steps of time are long: a fit begins on pieces of them, each so long, s, that
-#: are the second number of steps together, and goes on with pieces of the third.
-_MANY_STEPS, _FIRST_STEPS, _FEWER_STEPS, _PIECE = 2e5, 1.25e4, 2.5e4, 5.0
+#: Recordings of more time steps are long.
+_MANY_STEPS = 2e5
+#: Pieces of long recordings, each so long, s: a fit begins on so many, and goes on with so many or
+#: one for each recording.
+_PIECE, _FIRST_PIECES, _FEWEST_PIECES = 5.0, 5, 10
 #: Longer steps are tried for long recordings: from this one, s, on, halved each time.
 _LONGEST = 0.01
 #: A longer step may change predictions by this part of what the start values leave unexplained,
@@ -252,12 +254,13 @@ def is_long(problem: Problem) -> bool:
 def thinned(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
     """Return a problem whose long training recordings are pieces of them, and what is to be known.
 
-    What errors of the model move hardly depends on how many minutes show them: pieces of an arm of
-    hobby servos, 50 s of 970, are fitted as well as 200 s, and predict the rest as well.
+    What a model lacks moves its values by as much, however many minutes show it: of an arm of hobby
+    servos 50 s of 970 led to the same errors of all as 200 s.
     """
     if not is_long(problem):
         return problem, ()
-    found = of_pieces(problem, _FEWER_STEPS)
+    recordings = sum(recording.role == 'train' for recording in problem.recordings)
+    found = of_pieces(problem, max(_FEWEST_PIECES, recordings))
     pieces = found.sequences('train')
     seconds = sum(each.duration for each in problem.sequences('train'))
     taken = sum(each.duration for each in pieces)
@@ -268,10 +271,9 @@ def thinned(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
     return found, (warning,)
 
 
-def of_pieces(problem: Problem, steps: float) -> Problem:
-    """Return a problem whose training recordings are pieces, together of so many time steps."""
+def of_pieces(problem: Problem, count: int) -> Problem:
+    """Return a problem whose training recordings are so many pieces, laid evenly over them."""
     seconds = sum(each.duration for each in problem.sequences('train'))
-    count = max(int(steps * problem.model.opt.timestep / _PIECE), 1)
     middles = (np.arange(count) + 0.5) * seconds / count
     ended = 0.0
     recordings = []
@@ -302,7 +304,7 @@ def led_by_parts(job: Job, problem: Problem) -> tuple[Problem, str]:
     solver = job.config.solver
     if not is_long(problem) or solver.start != 'auto' or not _may_change(problem):
         return problem, ''
-    pieces = of_pieces(problem, _FIRST_STEPS).sequences('train')
+    pieces = of_pieces(problem, _FIRST_PIECES).sequences('train')
     options = options_of(job, problem)
     job.observer.stage(f'starting on {len(pieces)} pieces of {_PIECE:g} s')
     with ExitStack() as opened:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,8 +29,9 @@ from sysid_ros.workflows.fitting import (
     fit_and_correct,
     known_noise,
     led_by_parts,
-    pieces_of,
+    of_pieces,
     stepped,
+    thinned,
     timestep_change,
     with_timestep,
 )
@@ -51,9 +53,8 @@ def test_long_recordings_take_the_longest_step_that_changes_little(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, change: float, factor: float
 ) -> None:
     own = problem.model.opt.timestep
-    monkeypatch.setattr(fitting, '_MANY_STEPS', 1.0)
     monkeypatch.setattr(fitting, '_CHANGE', change)
-    coarse = with_timestep(problem, SolverConfig())
+    coarse = with_timestep(problem, SolverConfig(), long=True)
     assert coarse.model.opt.timestep == pytest.approx(factor * own)
     assert coarse.spec.option.timestep == coarse.model.opt.timestep
     assert problem.model.opt.timestep == own == problem.spec.option.timestep
@@ -113,7 +114,7 @@ def test_a_fit_is_corrected_for_a_step_that_recordings_tell_from_the_model_s(
     taken = SolverConfig(timestep='model')
     coarse = fit_and_correct(Job.begin(config.model_copy(update={'solver': taken}), Nobody()), arm)
     found = fit_and_correct(Job.begin(config, Nobody()), arm)
-    assert coarse.problem is arm
+    assert coarse.problem.model is arm.model
     assert found.problem.model.opt.timestep == pytest.approx(5e-4)
     truth = np.array([0.1, 0.05, 2.0, 1.0, 0.3, 0.2, DELAY])
     off, fixed = (np.abs(each.fit.solution.x - truth) / truth for each in (coarse, found))
@@ -136,7 +137,7 @@ def _change(arm: Problem, found: Fitted) -> float:
 def test_recordings_with_the_model_s_own_step_speak_for_no_other(problem: Problem) -> None:
     arm = _of_the_arm(problem, [recorded(seed=1, step=2e-3)], 2e-3)
     config = calibration(Path('unused'), solver=SolverConfig())
-    assert fit_and_correct(Job.begin(config, Nobody()), arm).problem is arm
+    assert fit_and_correct(Job.begin(config, Nobody()), arm).problem.model is arm.model
 
 
 def test_a_correction_for_the_time_step_leaves_what_was_not_compared(problem: Problem) -> None:
@@ -180,15 +181,39 @@ def test_long_recordings_begin_on_pieces_that_lead_near_the_end(
     whole = far.sequences('train')
     seconds = sum(each.duration for each in whole)
     monkeypatch.setattr(fitting, '_MANY_STEPS', 400 * seconds)
-    monkeypatch.setattr(fitting, '_PIECES', 0.5)
     monkeypatch.setattr(fitting, '_PIECE', seconds / 10)
-    pieces = pieces_of(far)
+    monkeypatch.setattr(fitting, '_FIRST_PIECES', 4)
+    monkeypatch.setattr(fitting, '_FEWEST_PIECES', 6)
+    pieces = of_pieces(far, 4).sequences('train')
     assert [piece.duration for piece in pieces] == pytest.approx([seconds / 10] * 4, rel=0.05)
     for piece, each in zip(pieces, (*whole[:1] * 2, *whole[1:] * 2), strict=True):
         assert piece.name.startswith(each.name)
+        assert piece.bag == each.bag
     led, sentence = led_by_parts(job, far)
     assert sentence.startswith('4 pieces of')
     truth = np.array([unknown.nominal for unknown in arm.parameters])
     told = truth != 0
     after = np.array([unknown.nominal for unknown in led.parameters])
     assert np.median(np.abs(after - truth)[told] / np.abs(4 * truth[told])) < 0.5
+
+
+@pytest.mark.slow
+def test_a_fit_of_long_recordings_is_to_pieces_and_judged_by_all(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job.begin(calibration(Path('unused'), solver=SolverConfig()), Nobody())
+    arm = _of_the_arm(problem, [recorded(seed=1), recorded(seed=2)], 2e-3)
+    assert thinned(arm) == (arm, ())
+    seconds = sum(each.duration for each in arm.sequences('train'))
+    monkeypatch.setattr(fitting, '_MANY_STEPS', 400 * seconds)
+    monkeypatch.setattr(fitting, '_PIECE', seconds / 10)
+    monkeypatch.setattr(fitting, '_FEWEST_PIECES', 6)
+    fitted = fit_and_correct(job, arm)
+    assert len(fitted.fit.sequences) == 6
+    assert fitted.problem.sequences('train') == arm.sequences('train')
+    assert len(fitted.warnings) == 1
+    assert re.match(r'The recordings are long: 6 pieces of them', fitted.warnings[0])
+    *truth, late = np.array([*(unknown.nominal for unknown in arm.parameters[:-1]), DELAY])
+    *found, delay = fitted.fit.solution.x
+    np.testing.assert_allclose(found, truth, rtol=0.03)
+    assert delay == pytest.approx(late, abs=1e-3)
