@@ -323,7 +323,7 @@ class Differences:
         #: Whether the last Jacobian is of longer steps than this tolerance asks for.
         self.rough = False
         self._rough_size = np.full(len(unknowns), np.nan)
-        self._steady = np.full(len(unknowns), np.inf)
+        self._expected = np.full(len(unknowns), np.inf)
         self._sensors = getattr(getattr(residuals, 'samples', None), 'sensors', ())
         self._reach: Array | None = None  # (p, s) slopes of each sensor's residuals, once known
         self._may_share, self.shared = sharing, False
@@ -343,18 +343,19 @@ class Differences:
         for name in ('size', 'central', 'wide', '_slopes'):
             getattr(self, name)[own] = getattr(other, name)[theirs]
         self._noise, self.alike = other._noise, other.alike
-        self.rough = other.rough or other._tolerance > self._tolerance
-        self._rough_size[own] = other.size[theirs]
+        longer = other._tolerance > self._tolerance
+        self.rough = other.rough or longer
+        self._rough_size[own] = (other.size if longer else other._rough_size)[theirs]
         if other._reach is not None and other._sensors == self._sensors:
             # What is not known is apart from all others.
             self._reach = np.full((len(names), len(self._sensors)), np.inf)
             self._reach[own] = other._reach[theirs]
         self.shared = other.shared
 
-    def compare(self, jacobian: Array) -> None:
-        """Look for jumps by a Jacobian of longer steps, in the residuals' own units, later."""
+    def expect(self, jacobian: Array) -> None:
+        """Take the next columns for those of jumps where they are larger than a rough solve's."""
         if self.rough:
-            self._steady = column_norms(jacobian)
+            self._expected = column_norms(jacobian)
 
     def apart(self, found: Linearisation) -> None:
         """Let no columns share simulations any more, and mend those that did."""
@@ -414,11 +415,11 @@ class Differences:
             central, middle, _ = self._sides(x, steps, central, residual, jacobian)
             jacobian[:, central] = middle
         norms = column_norms(jacobian)
-        jumping = (norms > (1 + _APART) * self._steady) & ~self.wide
+        jumping = (norms > (1 + _APART) * self._expected) & ~self.wide
         if jumping.any():
-            self._look_for_jumps(found, jumping)
+            self.widen(found, jumping)
         if columns is None:
-            self.rough, self._steady = False, np.full(len(x), np.inf)
+            self.rough, self._expected = False, np.full(len(x), np.inf)
         self._slopes = np.where(norms, norms, self._slopes)
         self._noise = max(float(np.sqrt(np.mean(residual**2))), _TINY)
         return found
@@ -450,21 +451,18 @@ class Differences:
         self.central[columns[wrong]] = True
         return bool(wrong.any())
 
-    def steady(self, found: Linearisation) -> bool:
-        """Look for jumps in all columns; return whether there are any; see `_look_for_jumps`."""
-        before = self.wide.copy()
-        live = found.jacobian.any(axis=0) & ~self._residuals.exact
-        self._look_for_jumps(found, live & ~before)
-        return bool((self.wide & ~before).any())
-
-    def _look_for_jumps(self, found: Linearisation, columns: NDArray[np.bool_]) -> None:
-        """Take slopes over the steps of a rough solve where short ones say something else.
+    def widen(self, found: Linearisation, columns: NDArray[np.bool_] | None = None) -> bool:
+        """Take slopes over standard errors where those of short steps say something else.
 
         Where a joint that sticks breaks away a sample earlier, residuals change by as much as they
-        ever do for the smallest step. Slopes are then those between points on both sides, as far
-        away as a rough solve looked. Columns of what ``at`` returns are mended in place.
+        ever do for the smallest step. Slopes are then those between points on both sides; a solve
+        stands at a point that happens to be better than those around it, which must not count. The
+        Jacobian of what ``at`` returned is mended in place, in some columns or all; return whether
+        it was.
         """
         x, residual, jacobian, _ = found
+        if columns is None:
+            columns = jacobian.any(axis=0) & ~(self._residuals.exact | self.wide)
         known = np.isfinite(self._rough_size)
         longer = np.where(known, _WIDE * self._rough_size, self._sized(x, _WIDE))
         longer = np.minimum(longer, _LONGEST)
@@ -480,6 +478,7 @@ class Differences:
         self.wide, self.size = wide, np.where(wide & columns, longer, size)
         self.central |= wide
         self.checked |= wide
+        return bool(told.any())
 
     def _size_by_slopes(self, x: Array) -> None:
         """Choose steps by the slopes at the last point, values near zero by their scales."""

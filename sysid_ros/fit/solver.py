@@ -501,7 +501,7 @@ def solve(
         state = state if settings.rough else _with_effects(run, state)
     else:
         z = run.variables.of(known.x)
-        run.differences.compare(known.jacobian)
+        run.differences.expect(known.jacobian)
         point = Point(z, known.residual, cost(known.residual, settings.loss))
         state = run.begun_with(point, known.jacobian * run.variables.slope(z))
     if begun is not None:
@@ -584,7 +584,7 @@ class _Run:
 
     def status(self, state: State) -> str | None:
         """Return why the solve has ended, if it has."""
-        status = converged(state, self._told, self._settings.promised)
+        status = converged(state, self._tolerance, self._settings.promised)
         if status is None and state.stuck:
             status = 'cost' if self._is_near(state) else 'stalled'
         if status is None and len(self._trace) > self._settings.max_iterations:
@@ -593,12 +593,6 @@ class _Run:
             late = time.monotonic() + RESERVED * self._longest > self._settings.deadline
             status = 'time' if late else None
         return status
-
-    @property
-    def _told(self) -> float:
-        """The tolerance; of residuals that jump, a standard error is all that can be told."""
-        jumps = self.differences.wide.any()
-        return max(self._tolerance, ROUGH_TOLERANCE) if jumps else self._tolerance
 
     def may_be_exact(self, status: str) -> bool:
         """Return whether an end has to be looked at with columns as exact as it asks for."""
@@ -616,7 +610,10 @@ class _Run:
         """Return whether what is left to gain is of the size of the function's own noise."""
         size = max(self._trace[0].cost, len(state.point.residual))
         exact = state.point.cost <= _EPS * size
-        near = max(_LOOSE * self._accuracy, self._told * math.sqrt(state.model.alike))
+        # Of residuals that jump, a standard error is all that can be told.
+        jumps = state.stuck and self.differences.wide.any()
+        told = ROUGH_TOLERANCE * math.sqrt(state.model.alike) if jumps else 0.0
+        near = max(_LOOSE * self._accuracy, told)
         return exact or state.model.decrement < near
 
     def advanced(self, state: State) -> State:
@@ -668,7 +665,7 @@ class _Run:
         else:
             moved = self._state(point, self._differentiated(point))
         damping = raised(step.damping, self._least) if poor else step.damping
-        hardly = fall <= least_fall(state, self._told)
+        hardly = fall <= least_fall(state, self._tolerance)
         moved = replace(
             moved,
             damping=0.0 if good else damping,
@@ -676,7 +673,7 @@ class _Run:
             poor=state.poor + 1 if hardly else 0,
         )
         self._note(moved, float(np.linalg.norm(point.z - state.point.z)), step.damping)
-        if converged(moved, self._told, self._settings.promised):
+        if converged(moved, self._tolerance, self._settings.promised):
             return self._checked(moved) or moved
         if moved.poor >= _POOR_STEPS:
             return self._mended(moved) or replace(moved, stuck=True)
@@ -714,7 +711,7 @@ class _Run:
         wider = None
         if not (self._looked or self.differences.wide.any() or self._rough):
             self._looked = True
-            wider = self._looked_at(state, self.differences.steady)
+            wider = self._looked_at(state, self.differences.widen)
         return self._checked(wider or state) or wider
 
     def _checked(self, state: State) -> State | None:

@@ -63,8 +63,6 @@ _LONGEST = 0.01
 #: A longer step may change predictions by this part of what the start values leave unexplained,
 #: root mean square; what it changes at the values that are found is corrected.
 _CHANGE = 0.5
-#: Corrections are made at most so often: the second for what the first has moved.
-_CORRECTIONS = 2
 #: The model's step is compared with this part of it.
 _FINER = 0.25
 #: Residuals tell the shorter step where they follow what it changes by so many standard errors.
@@ -143,14 +141,12 @@ def fit_and_correct(job: Job, problem: Problem) -> Fitted:
     exact = spoken_for(problem, found, config.solver)
     if exact.model is fitted.model:
         return fitted_with(fit_to(fitted, begun=found), exact, fitted)
-    refit, moved = fitted, True
-    for _ in range(_CORRECTIONS):
-        if moved and found.solution.status not in LIMITS:
+    refit = fitted
+    for judged in (False, True):  # the second time for what the first has moved
+        if found.solution.status not in LIMITS:
             job.observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
             refit = corrected(exact, fitted, found, config.solver.threads)
-            before, found = found, fit_to(refit, begun=found)
-            half = [0.5 * (own.high - own.low) for own in found.intervals]
-            moved = bool(np.any(np.abs(found.solution.x - before.solution.x) > half))
+            found = fit_to(refit, begun=found, judged=judged)
     return fitted_with(found, exact, refit)
 
 
