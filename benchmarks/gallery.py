@@ -223,7 +223,9 @@ def _more_so101(clones: Path, folder: Path, known: Path) -> None:
             read[file] = np.array([[1e-6 * float(t), *json.loads(p)] for t, p in rows])
         told, seen = read['control'], read['state_motor']
         count = min(len(told), len(seen))
+        rates = np.gradient(seen[:count, 1:], seen[:count, 0], axis=0)
         columns = _columns(joints, '_position', seen[:count, 1:])
+        columns |= _columns(joints, '_velocity', rates)  # the mapping pairs them
         columns |= _columns(joints, '_position_cmd', told[:count, 1:])
         _table(folder / f'{motion.name}.csv', seen[:count, 0], columns)
 
@@ -511,7 +513,8 @@ def _of_more(folder: Path, result: CalibrationResult) -> Score:
         [_told_positions(path) for path in sorted(folder.glob(pattern))]
         for pattern in ('train*', 'more/*.csv')
     )
-    bags = [{'path': str(folder / 'more' / '*.csv'), 'role': 'validate'}]
+    patterns = (('validate', 'more/*.csv'), ('train', 'train*'))
+    bags = [{'path': str(folder / pattern), 'role': role} for role, pattern in patterns]
     problem = load(load_calibration(folder / 'calibration.yaml', {'bags': bags}), Nobody())
     values = {parameter.name: parameter.value for parameter in result.parameters}
     sequences = problem.sequences('validate')

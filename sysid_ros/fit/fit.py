@@ -307,7 +307,7 @@ def fit(
         sharp = not context.is_late
         if sharp and options.judged:
             solution = with_own_columns(residuals, solution, options.settings.loss)
-            solution = sharpened(residuals, solution, long_steps=context.settings.rough)
+            solution = sharpened(residuals, solution)
         lacking = terms(residuals, solution.x) if complete and not late else []
         if arrivals is not None:
             solution, lacking = _whitened(arrivals, residuals, solution, lacking)

@@ -237,7 +237,7 @@ def bounds_of(unknowns: Sequence[Unknown]) -> tuple[Array, Array]:
     return low, high
 
 
-def sharpened(residuals: ResidualLike, solution: Solution, *, long_steps: bool = False) -> Solution:
+def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
     """Return a solution with a Jacobian that is right along its weakest directions.
 
     Columns that a residual or two make by a jump are differenced anew over longer steps. A jump
@@ -247,8 +247,7 @@ def sharpened(residuals: ResidualLike, solution: Solution, *, long_steps: bool =
     would pass for information. So along each weak right singular vector v of the scaled Jacobian
     the derivative is differenced directly, over about one standard error, and the Jacobian changed
     by the rank-one update that gives J v that value (Broyden, Math. Comp. 19, 1965). A vector that
-    the errors had tilted is nearly right the second time. Columns of long steps, as those of a
-    rough solve, have smaller errors.
+    the errors had tilted is nearly right the second time.
     """
     jacobian: Array = solution.jacobian.copy()
     jumps = np.flatnonzero(have_jumps(jacobian) & ~residuals.exact)
@@ -263,7 +262,7 @@ def sharpened(residuals: ResidualLike, solution: Solution, *, long_steps: bool =
     scaled = jacobian[:, live] / norms[live]
     # What an unknown does not act on, as other sequences and priors, it never does.
     untouched = scaled == 0
-    least, longest = (_WHERE_JUMPS,) * 2 if solution.jumps or long_steps else (_WEAK, _LONGEST)
+    least, longest = (_WHERE_JUMPS,) * 2 if solution.jumps else (_WEAK, _LONGEST)
     # What is left of the error falls quadratically from one round to the next.
     for _ in range(3):
         _, singular, right = np.linalg.svd(triangle(scaled))

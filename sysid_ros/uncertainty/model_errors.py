@@ -68,9 +68,10 @@ def lacking(linear: Linear, terms: Sequence[Term], half: Array) -> Lacks:
     significant is taken into the model, or those that all joints have at once, and the others are
     tried again. Several may explain the residuals about as well: the parameters may have to move as
     any of them would move them. What none of that shows is said where it would move a parameter by
-    more than its half-width, of (p,).
+    more than its half-width, of (p,). What a value beyond its bound would explain is said of that.
     """
     count = len(linear.x)
+    linear = linear.freed(np.flatnonzero(linear.at_bound & (np.diag(linear.gram) > 0)))
     search = _Search(linear, terms) if terms else None
     chosen, instead = search.selected() if search else ([], [])
     granted = _granted(search, half) if search else ()

@@ -23,7 +23,7 @@ from sysid_ros.fit.forces import reduced
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer, counted
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import ROUGH_TOLERANCE, Solution, SolverSettings, solve
+from sysid_ros.fit.solver import PROMISED, ROUGH_TOLERANCE, Solution, SolverSettings, solve
 from sysid_ros.fit.windows import cut
 from sysid_ros.model.elements import SCALAR_JOINTS, position_joint, sensor_unit
 from sysid_ros.model.kinds import Role as Acting
@@ -195,7 +195,7 @@ def leave_out(
                 known = None if least else _without(fit, rows, places, residuals)
                 # However short, the first step is made: with none, nothing would be left out.
                 one = SolverSettings(solver.loss, 1, rough=True)
-                few = dataclasses.replace(one, max_iterations=FEW_ITERATIONS)
+                few = dataclasses.replace(one, max_iterations=FEW_ITERATIONS, promised=PROMISED)
                 step = partial(solve, least or residuals, x, cancel=cancel)
                 first = step(settings=one, tolerance=0.0, known=known, begun=known)
                 last = step(settings=few, tolerance=ROUGH_TOLERANCE, known=first, begun=first)

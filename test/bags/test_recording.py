@@ -352,8 +352,9 @@ print(found.failure, count.messages, sep='\\n')
 bag = read_bag(Path(sys.argv[1]))
 assert bag.unfinished == ('bag_0.mcap',)
 stamps = bag.text_columns[0].receive_ns.tolist()
-assert stamps == list(range(count.messages)), (count, stamps)
-assert stamps
+# The write that fails may leave a part of what it was to write.
+assert stamps == list(range(len(stamps))), stamps
+assert 0 < count.messages <= len(stamps) <= number, (count, stamps)
 """
 
 
