@@ -233,12 +233,13 @@ def with_timestep(problem: Problem, solver: SolverConfig, *, long: bool = False)
 def is_long(problem: Problem) -> bool:
     """Return whether the training recordings are of more steps than a fit simulates each time.
 
-    Pieces of them begin where the robot was measured to be; what is unknown of a whole recording
-    cannot be told from them.
+    Pieces of them begin where the robot was measured to be, which says nothing of activations; what
+    is unknown of a whole recording cannot be told from them.
     """
     seconds = sum(trajectory.duration for trajectory in problem.sequences('train'))
     return bool(
         seconds > _MANY_STEPS * problem.model.opt.timestep
+        and not problem.model.na
         and not standing(problem.model, problem.sequences('train'))
         and not any(each.motion is not None for each in problem.sequences('train'))
         and not any(
