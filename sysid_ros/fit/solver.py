@@ -716,10 +716,9 @@ class _Run:
 
     def _checked(self, state: State) -> State | None:
         """Check the differences if that is not done; return the state with others, if wrong."""
-        differences = self.differences
-        if self._settings.rough or differences.shared or differences.checked.all():
+        if self._settings.rough or self.differences.shared or self.differences.checked.all():
             return None
-        return self._looked_at(state, differences.check)
+        return self._looked_at(state, self.differences.check)
 
     def _looked_at(self, state: State, look: Callable[[Linearisation], bool]) -> State | None:
         """Let the Jacobian be looked at; return the state with another, if it changed."""
