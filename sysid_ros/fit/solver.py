@@ -55,11 +55,10 @@ _OF_VALUE = 1e-5
 #: they vary than those of independent ones; fewer stretches, or residuals in each, than the second
 #: do not show that.
 _STRETCHES, _FEWEST = 400, 20
-#: The first step is not damped. While steps fail, the damping rises by this factor from the least.
-_MU_MIN, _MU_FACTOR = 1e-4, 4.0
-#: The least where residuals cost no simulation: valleys of masses and offsets curve 1e-6 as much as
-#: single columns do. Of a TIAGo's fit 26 rounds are left of more than 200.
-_MU_CURVED = 1e-7
+#: The first step is not damped. While steps fail, the damping rises by this factor from the least:
+#: narrow valleys, as of masses and offsets or of gains and friction, curve 1e-6 as much as single
+#: columns do. From 1e-4 on some fits crept for more than 200 iterations that now take 30.
+_MU_MIN, _MU_FACTOR = 1e-7, 8.0
 #: After a step that lowered the cost by more than the first part of what was predicted, the next
 #: one is not damped; after one that lowered it by less than the second, more (Fletcher). A Jacobian
 #: is kept where the next predicted step is not longer than the second part of the last.
@@ -68,8 +67,8 @@ _GOOD_RATIO, _POOR_RATIO = 0.75, 0.25
 _LADDER = 4
 #: Steps are bent by less than this part of themselves.
 _MOST_BENT = 0.5
-#: So many steps in a row that lower the cost by less than a step of one tolerance would say that
-#: the slopes do not hold as far as the steps go.
+#: So many steps in a row that lower the cost by less than a step of one tolerance would, or by a
+#: small part of what slopes promise, say that the slopes do not hold as far as the steps go.
 _POOR_STEPS = 3
 #: A kept Jacobian has told what the last step changed in each of at least so many directions.
 _FEWEST_DIRECTIONS = 3.0
@@ -148,6 +147,11 @@ class Quadratic(NamedTuple):
     decrement: float  # length of that step in standard errors, as if residuals were independent
     variance: float  # of the residuals, as they are here
     alike: float = 1.0  # how many of them say as much as one that is independent of others
+
+    @property
+    def promised(self) -> float:
+        """By how much that step lowers the cost of the model."""
+        return 0.5 * self.variance * self.decrement**2
 
     def fall(self, step: Array) -> float:
         """Return by how much a (p,) step lowers the cost of the model."""
@@ -258,7 +262,7 @@ def converged(state: State, tolerance: float, promised: float = 0.0) -> str | No
     It is near enough where slopes promise no more than a part of the cost.
     """
     model, z = state.model, state.point.z
-    if 0.5 * model.variance * model.decrement**2 < promised * state.point.cost:
+    if model.promised < promised * state.point.cost:
         return 'gradient'
     if state.point.cost == 0.0:
         return 'cost'
@@ -273,9 +277,7 @@ def least_fall(state: State, tolerance: float) -> float:
     return 0.5 * state.model.variance * state.model.alike * tolerance**2
 
 
-def next_ladder(
-    state: State, variables: Variables, tolerance: float, least: float = _MU_MIN
-) -> list[Step]:
+def next_ladder(state: State, variables: Variables, tolerance: float) -> list[Step]:
     """Return the next few damped steps, none where no damping promises to lower the cost."""
     model, z, count = state.model, state.point.z, len(state.point.z)
     lower = (np.maximum(variables.lower, -1 / _EPS) - z) / model.unit
@@ -295,13 +297,13 @@ def next_ladder(
             if damping > 0 and model.fall(step) < least_fall(state, tolerance):
                 break
             steps.append(Step(damping, step, z + model.unit * step))
-        damping = raised(damping, least)
+        damping = raised(damping)
     return steps
 
 
-def raised(damping: float, least: float) -> float:
+def raised(damping: float) -> float:
     """Return the next damping of the ladder."""
-    return max(least, _MU_FACTOR * damping)
+    return max(_MU_MIN, _MU_FACTOR * damping)
 
 
 def bent(state: State, step: Step, ahead: Point, variables: Variables, loss: Loss) -> Step | None:
@@ -493,22 +495,36 @@ def solve(
     tolerance = settings.accuracy if tolerance is None else tolerance
     before = residuals.evaluations
     run = _Run(residuals, settings, tolerance, cancel, observe)
-    origin = known or begun
-    if origin is not None and origin.differences is not None:
-        run.differences.take_steps(origin.differences)
-    if known is None:
-        state = run.begun_at(run.variables.start(start))
-        state = state if settings.rough else _with_effects(run, state)
-    else:
-        z = run.variables.of(known.x)
-        run.differences.expect(known.jacobian)
-        point = Point(z, known.residual, cost(known.residual, settings.loss))
-        state = run.begun_with(point, known.jacobian * run.variables.slope(z))
+    state = run.begun(start, known, begun)
     if begun is not None:
         state = replace(state, ladder=1)
     while (status := run.status(state)) is None or run.may_be_exact(status):
         state = run.advanced(state) if status is None else run.exact(state)
     return run.solution(state, status, residuals.evaluations - before)
+
+
+def one_step(
+    residuals: ResidualLike,
+    start: Array,
+    loss: Loss,
+    *,
+    known: Solution | None = None,
+    cancel: threading.Event | None = None,
+) -> Solution:
+    """Return where one step leads, the best of a ladder, even where none lowers the cost.
+
+    Where residuals jump, the end of a fit happens to be better than all points around it. See
+    `solve` for the arguments.
+    """
+    before = residuals.evaluations
+    run = _Run(residuals, SolverSettings(loss, rough=True), ROUGH_TOLERANCE, cancel, None)
+    state = run.begun(start, known)
+    ladder = next_ladder(replace(state, ladder=2 * _LADDER), run.variables, 0.0)
+    if ladder:
+        point = min(run.evaluate([step.z for step in ladder]), key=lambda point: point.cost)
+        if math.isfinite(point.cost):
+            state = replace(state, point=point, kind=KEPT)
+    return run.solution(state, 'iterations', residuals.evaluations - before)
 
 
 class _Run:
@@ -542,6 +558,19 @@ class _Run:
         self._longest = settings.longest
         self._looked = False
         self._trace: list[Iteration] = []
+
+    def begun(self, start: Array, known: Solution | None, begun: Solution | None = None) -> State:
+        """Begin at (p,) values, or at a solution with other weights."""
+        origin = known or begun
+        if origin is not None and origin.differences is not None:
+            self.differences.take_steps(origin.differences)
+        if known is None:
+            state = self.begun_at(self.variables.start(start))
+            return state if self._settings.rough else _with_effects(self, state)
+        z = self.variables.of(known.x)
+        self.differences.expect(known.jacobian)
+        point = Point(z, known.residual, cost(known.residual, self._settings.loss))
+        return self.begun_with(point, known.jacobian * self.variables.slope(z))
 
     def begun_at(self, z: Array) -> State:
         """Evaluate a start and linearise there.
@@ -618,7 +647,7 @@ class _Run:
 
     def advanced(self, state: State) -> State:
         """Try a ladder of damped steps in one batch, and go on from the best of them."""
-        ladder = next_ladder(state, self.variables, self._accuracy, self._least)
+        ladder = next_ladder(state, self.variables, self._accuracy)
         if not ladder:
             return self._mended(state) or replace(state, stuck=True)
         points = self.evaluate([step.z for step in ladder])
@@ -637,12 +666,7 @@ class _Run:
             # What is wrong is rather the Jacobian than the length of a step.
             return self._mended(state) or replace(state, stuck=True)
         most = max(step.damping for step in ladder)
-        return replace(state, damping=raised(most, self._least), ladder=_LADDER)
-
-    @property
-    def _least(self) -> float:
-        """The least damping of steps that are damped."""
-        return _MU_CURVED if isinstance(self.residuals, CurvedResiduals) else _MU_MIN
+        return replace(state, damping=raised(most), ladder=_LADDER)
 
     def _bent(self, state: State, step: Step, ahead: Point) -> Step | None:
         """Return a step that follows the curve of a narrow valley, if that can be had."""
@@ -664,8 +688,8 @@ class _Run:
             moved = self._state(point, state.jacobian, KEPT)
         else:
             moved = self._state(point, self._differentiated(point))
-        damping = raised(step.damping, self._least) if poor else step.damping
-        hardly = fall <= least_fall(state, self._tolerance)
+        damping = raised(step.damping) if poor else step.damping
+        hardly = fall <= self._least_fall(state)
         moved = replace(
             moved,
             damping=0.0 if good else damping,
@@ -678,6 +702,13 @@ class _Run:
         if moved.poor >= _POOR_STEPS:
             return self._mended(moved) or replace(moved, stuck=True)
         return moved
+
+    def _least_fall(self, state: State) -> float:
+        """Return by how much a step lowers the cost that leads on."""
+        # Of residuals that jump, a standard error is all that can be told.
+        told = max(self._tolerance, ROUGH_TOLERANCE if self.differences.wide.any() else 0.0)
+        promised = max(self._settings.promised * state.point.cost, SMALL * state.model.promised)
+        return max(least_fall(state, told), promised)
 
     def _holds(self, state: State, point: Point) -> bool:
         """Return whether the Jacobian that led to a point serves there, too.

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import StartChoice
-from sysid_ros.errors import FitError, nearest
+from sysid_ros.errors import FitError, listed, nearest
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import CLEARLY, ResidualLike, Variables
 from sysid_ros.fit.forces import regress_forces
+from sysid_ros.fit.linear import bounds_of
 from sysid_ros.fit.regression import not_applicable, regress
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import (
@@ -57,6 +58,8 @@ CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
 
 #: So many of the starts are solved, those with the least cost.
 _KEPT = 3
+#: Values of a kind that may be wrong by a factor may all be by one of these.
+_FACTORS = 10.0 ** np.linspace(-2, 2, 9)
 #: Status of a start that was evaluated and not solved, and of one whose solve could not begin.
 NOT_SOLVED = 'not solved'
 FAILED = 'failed'
@@ -212,6 +215,9 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
     first = judged(residuals, here.x)
     if choice == 'auto' and not first.rough.any() and (context.led or _is_near(context, first)):
         return here
+    if choice == 'auto' and not first.rough.any():
+        here = _scaled(context, residuals, here)
+        first = judged(residuals, here.x)
     found = regress(context, residuals.simulators[0])
     if isinstance(found, str):
         if choice == 'regression':
@@ -232,6 +238,30 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
 
 def _nominal(residuals: Residuals) -> Array:
     return np.array([unknown.nominal for unknown in residuals.unknowns])
+
+
+def _scaled(context: FitContext, residuals: Residuals, start: Start) -> Start:
+    """Return a start whose values of each kind that may be wrong by a factor all are, if any helps.
+
+    A model whose gains are guesses, or in another unit, often has all of them wrong alike.
+    """
+    kinds: dict[str, list[int]] = {}
+    for column, unknown in enumerate(residuals.unknowns):
+        if unknown.scale == 'log':
+            kinds.setdefault(unknown.targets[0].attribute, []).append(column)
+    low, high = bounds_of(residuals.unknowns)
+    found = []
+    for kind, columns in kinds.items():
+        candidates = np.tile(start.x, (len(_FACTORS), 1))
+        candidates[:, columns] *= _FACTORS[:, None]
+        values = residuals(np.clip(candidates, low, high))
+        values[:, residuals.unstable] = np.inf
+        costs = [cost(r, context.settings.loss) for r in values.T]
+        best = int(np.argmin(costs))
+        if _FACTORS[best] != 1:
+            start = start._replace(x=np.clip(candidates[best], low, high))
+            found.append(f'all {kind} times {_FACTORS[best]:.2g}')
+    return start._replace(sentence=f'{start.sentence}, {listed(found)}') if found else start
 
 
 def _impossible(residuals: Residuals) -> str | None:

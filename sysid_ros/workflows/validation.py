@@ -9,7 +9,6 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import mujoco
@@ -23,7 +22,14 @@ from sysid_ros.fit.forces import reduced
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer, counted
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import PROMISED, ROUGH_TOLERANCE, Solution, SolverSettings, solve
+from sysid_ros.fit.solver import (
+    PROMISED,
+    ROUGH_TOLERANCE,
+    Solution,
+    SolverSettings,
+    one_step,
+    solve,
+)
 from sysid_ros.fit.windows import cut
 from sysid_ros.model.elements import SCALAR_JOINTS, position_joint, sensor_unit
 from sysid_ros.model.kinds import Role as Acting
@@ -166,6 +172,7 @@ def leave_out(
     """
     arrived = fit.as_fitted(sequences)
     assert fit.samples is not None  # noqa: S101 (a fit that was just made)
+    settings = SolverSettings(solver.loss, FEW_ITERATIONS, rough=True, promised=PROMISED)
     for name, family in families.items():
         if time.monotonic() > deadline:
             return
@@ -193,12 +200,18 @@ def leave_out(
                 x = fit.values[places]
                 least = reduced(residuals, x) if solver.loss == 'linear' else None
                 known = None if least else _without(fit, rows, places, residuals)
-                # However short, the first step is made: with none, nothing would be left out.
-                one = SolverSettings(solver.loss, 1, rough=True)
-                few = dataclasses.replace(one, max_iterations=FEW_ITERATIONS, promised=PROMISED)
-                step = partial(solve, least or residuals, x, cancel=cancel)
-                first = step(settings=one, tolerance=0.0, known=known, begun=known)
-                last = step(settings=few, tolerance=ROUGH_TOLERANCE, known=first, begun=first)
+                # However short, a step is made: with none, nothing would be left out.
+                last = one_step(least or residuals, x, solver.loss, known=known, cancel=cancel)
+                if not fit.solution.jumps:  # others would follow jumps
+                    last = solve(
+                        least or residuals,
+                        x,
+                        settings=settings,
+                        tolerance=ROUGH_TOLERANCE,
+                        known=last,
+                        begun=last,
+                        cancel=cancel,
+                    )
                 found[places] = last.x
         yield name, found[: len(fit.parameters)]
 
