@@ -399,7 +399,8 @@ class Differences:
             self._reach = np.full_like(around.reach, np.inf) if self._reach is None else self._reach
             new = np.ones(len(x), dtype=bool) if columns is None else columns
             self.shared = sharing is not None and bool(new.sum() > 1)
-            # What is not known had no share in a simulation; of the first steps, jumps are most.
+            # What is not known had no share in a simulation. Of the changes by first steps, which
+            # are short, most may be jumps.
             new &= ~np.isfinite(self._reach).all(axis=1) | (sharing is None)
             new &= self._slopes > 0
             self._reach[new] = (around.reach / np.abs(steps)[:, None])[new]

@@ -67,8 +67,8 @@ _GOOD_RATIO, _POOR_RATIO = 0.75, 0.25
 _LADDER = 4
 #: Steps are bent by less than this part of themselves.
 _MOST_BENT = 0.5
-#: So many steps in a row that lower the cost by less than a step of one tolerance would, or by a
-#: small part of what slopes promise, say that the slopes do not hold as far as the steps go.
+#: So many steps in a row that lower the cost by less than a step of one tolerance would say that
+#: the slopes do not hold as far as the steps go.
 _POOR_STEPS = 3
 #: A kept Jacobian has told what the last step changed in each of at least so many directions.
 _FEWEST_DIRECTIONS = 3.0
@@ -147,11 +147,6 @@ class Quadratic(NamedTuple):
     decrement: float  # length of that step in standard errors, as if residuals were independent
     variance: float  # of the residuals, as they are here
     alike: float = 1.0  # how many of them say as much as one that is independent of others
-
-    @property
-    def promised(self) -> float:
-        """By how much that step lowers the cost of the model."""
-        return 0.5 * self.variance * self.decrement**2
 
     def fall(self, step: Array) -> float:
         """Return by how much a (p,) step lowers the cost of the model."""
@@ -262,7 +257,7 @@ def converged(state: State, tolerance: float, promised: float = 0.0) -> str | No
     It is near enough where slopes promise no more than a part of the cost.
     """
     model, z = state.model, state.point.z
-    if model.promised < promised * state.point.cost:
+    if 0.5 * model.variance * model.decrement**2 < promised * state.point.cost:
         return 'gradient'
     if state.point.cost == 0.0:
         return 'cost'
@@ -707,8 +702,7 @@ class _Run:
         """Return by how much a step lowers the cost that leads on."""
         # Of residuals that jump, a standard error is all that can be told.
         told = max(self._tolerance, ROUGH_TOLERANCE if self.differences.wide.any() else 0.0)
-        promised = max(self._settings.promised * state.point.cost, SMALL * state.model.promised)
-        return max(least_fall(state, told), promised)
+        return max(least_fall(state, told), self._settings.promised * state.point.cost)
 
     def _holds(self, state: State, point: Point) -> bool:
         """Return whether the Jacobian that led to a point serves there, too.

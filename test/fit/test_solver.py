@@ -364,6 +364,19 @@ def test_the_valley_of_rosenbrock_is_followed_to_its_end(bound: float) -> None:
     np.testing.assert_allclose(solution.x, 1.0, atol=1e-9)
 
 
+def test_a_valley_a_thousandth_as_wide_as_long_is_followed() -> None:
+    """Damping that begins at a ten-thousandth leaves this one creeping after 1000 iterations."""
+
+    def residual(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.stack([1000 * (x[:, 1] - x[:, 0] ** 2), 1 - x[:, 0]])
+
+    unknowns = [Unknown('x', (), -1.2, -10.0, 10.0), Unknown('y', (), 1.0, -10.0, 10.0)]
+    settings = SolverSettings(max_iterations=1000)
+    solution = solve(FunctionResiduals(residual, unknowns), np.array([-1.2, 1]), settings=settings)
+    assert solution.success
+    np.testing.assert_allclose(solution.x, 1.0, atol=1e-6)
+
+
 def test_what_has_no_effect_damps_no_step() -> None:
     table = np.random.default_rng(0).normal(size=(40, 2))
     measured = table @ [1.0, 2.0] + 0.1 * np.random.default_rng(1).normal(size=40)

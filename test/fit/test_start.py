@@ -76,6 +76,30 @@ def test_what_was_asked_for_is_done(runs: tuple[Trajectory, ...]) -> None:
     assert chosen(runs, 'windows').rough.all()
 
 
+@pytest.mark.parametrize(('kp', 'factor'), [(20, 1.0), (2000, 0.01)])
+def test_gains_that_are_all_wrong_alike_begin_scaled(kp: float, factor: float) -> None:
+    def servos(kp: float) -> mujoco.MjModel:
+        return mujoco.MjModel.from_xml_string(
+            f"""<mujoco><option timestep=".002" integrator="implicitfast"/><worldbody><body>
+            <inertial mass="1" pos=".1 0 -.2" diaginertia=".02 .02 .02"/>
+            <joint name="j" axis="0 1 0" armature=".1" frictionloss=".3"/></body></worldbody>
+            <actuator><position name="a" joint="j" kp="{kp}" kv="2"/></actuator>
+            <sensor><jointpos name="j_position" joint="j"/></sensor></mujoco>"""
+        )
+
+    noise = {'j_position': 1e-3}
+    run = measure(servos(20), name='run', commands=sweep('a', amplitude=0.5), noise=noise)
+    model = servos(kp)
+    gains = [u for k in ('kp', 'kv') for u in make_unknowns(f'actuator/a/{k}', model, scale='log')]
+    context = FitContext(partial(make_simulator, model, threads=1), SolverSettings(), FitLog(None))
+    with context.opened:
+        residuals = Residuals(context.simulator(gains, [run]), noise)
+        start = choose(context, residuals, 'auto')
+    assert start.name == 'nominal'
+    assert ('all kp times 0.01' in start.sentence) == (factor != 1)
+    np.testing.assert_allclose(start.x, [kp * factor, 2.0])
+
+
 TIMES = np.linspace(0, 4, 80)[:, None]
 FREQUENCY = Unknown('frequency', (), 1.0, 0.5, 20.0)
 GAIN = Unknown('gain', (), 1.0, 0.01, 100.0, scale='log')
