@@ -258,7 +258,7 @@ def _scaled(context: FitContext, residuals: Residuals, start: Start) -> Start:
         values[:, residuals.unstable] = np.inf
         costs = [cost(r, context.settings.loss) for r in values.T]
         best = int(np.argmin(costs))
-        if _FACTORS[best] != 1:
+        if costs[best] < costs[len(_FACTORS) // 2]:  # all as they are
             start = start._replace(x=np.clip(candidates[best], low, high))
             found.append(f'all {kind} times {_FACTORS[best]:.2g}')
     return start._replace(sentence=f'{start.sentence}, {listed(found)}') if found else start
