@@ -68,7 +68,8 @@ _LADDER = 4
 #: Steps are bent by less than this part of themselves.
 _MOST_BENT = 0.5
 #: So many steps in a row that lower the cost by less than a step of one tolerance would say that
-#: the slopes do not hold as far as the steps go.
+#: the slopes do not hold as far as the steps go. A solve that another one follows ends after as
+#: many that lower it by less than the promised part.
 _POOR_STEPS = 3
 #: A kept Jacobian has told what the last step changed in each of at least so many directions.
 _FEWEST_DIRECTIONS = 3.0
@@ -518,7 +519,7 @@ def one_step(
     if ladder:
         point = min(run.evaluate([step.z for step in ladder]), key=lambda point: point.cost)
         if math.isfinite(point.cost):
-            state = replace(state, point=point, kind=KEPT)
+            state = replace(state, point=point)
     return run.solution(state, 'iterations', residuals.evaluations - before)
 
 
@@ -684,7 +685,9 @@ class _Run:
         else:
             moved = self._state(point, self._differentiated(point))
         damping = raised(step.damping) if poor else step.damping
-        hardly = fall <= self._least_fall(state)
+        # Of residuals that jump, a standard error is all that can be told.
+        told = max(self._tolerance, ROUGH_TOLERANCE if self.differences.wide.any() else 0.0)
+        hardly = fall <= max(least_fall(state, told), self._settings.promised * state.point.cost)
         moved = replace(
             moved,
             damping=0.0 if good else damping,
@@ -697,12 +700,6 @@ class _Run:
         if moved.poor >= _POOR_STEPS:
             return self._mended(moved) or replace(moved, stuck=True)
         return moved
-
-    def _least_fall(self, state: State) -> float:
-        """Return by how much a step lowers the cost that leads on."""
-        # Of residuals that jump, a standard error is all that can be told.
-        told = max(self._tolerance, ROUGH_TOLERANCE if self.differences.wide.any() else 0.0)
-        return max(least_fall(state, told), self._settings.promised * state.point.cost)
 
     def _holds(self, state: State, point: Point) -> bool:
         """Return whether the Jacobian that led to a point serves there, too.

@@ -58,7 +58,7 @@ CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
 
 #: So many of the starts are solved, those with the least cost.
 _KEPT = 3
-#: Values of a kind that may be wrong by a factor may all be by one of these.
+#: Values of a kind that may be wrong by a factor are tried all multiplied by each of these.
 _FACTORS = 10.0 ** np.linspace(-2, 2, 9)
 #: Status of a start that was evaluated and not solved, and of one whose solve could not begin.
 NOT_SOLVED = 'not solved'
@@ -213,9 +213,9 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
             return here
         raise FitError(f'Start {choice!r} is not possible: {reason}.')
     first = judged(residuals, here.x)
-    if choice == 'auto' and not first.rough.any() and (context.led or _is_near(context, first)):
-        return here
     if choice == 'auto' and not first.rough.any():
+        if context.led or _is_near(context, first):
+            return here
         here = _scaled(context, residuals, here)
         first = judged(residuals, here.x)
     found = regress(context, residuals.simulators[0])
@@ -241,9 +241,9 @@ def _nominal(residuals: Residuals) -> Array:
 
 
 def _scaled(context: FitContext, residuals: Residuals, start: Start) -> Start:
-    """Return a start whose values of each kind that may be wrong by a factor all are, if any helps.
+    """Return a start with a common factor on the values of each kind that may be wrong by one.
 
-    A model whose gains are guesses, or in another unit, often has all of them wrong alike.
+    Gains that are guesses, or in another unit, are often all wrong by the same factor.
     """
     kinds: dict[str, list[int]] = {}
     for column, unknown in enumerate(residuals.unknowns):
@@ -258,7 +258,7 @@ def _scaled(context: FitContext, residuals: Residuals, start: Start) -> Start:
         values[:, residuals.unstable] = np.inf
         costs = [cost(r, context.settings.loss) for r in values.T]
         best = int(np.argmin(costs))
-        if costs[best] < costs[len(_FACTORS) // 2]:  # all as they are
+        if costs[best] < costs[len(_FACTORS) // 2]:  # the cost of the values as they are
             start = start._replace(x=np.clip(candidates[best], low, high))
             found.append(f'all {kind} times {_FACTORS[best]:.2g}')
     return start._replace(sentence=f'{start.sentence}, {listed(found)}') if found else start

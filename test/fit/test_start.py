@@ -77,7 +77,7 @@ def test_what_was_asked_for_is_done(runs: tuple[Trajectory, ...]) -> None:
 
 
 @pytest.mark.parametrize(('kp', 'factor'), [(20, 1.0), (2000, 0.01)])
-def test_gains_that_are_all_wrong_alike_begin_scaled(kp: float, factor: float) -> None:
+def test_gains_that_are_wrong_by_the_same_factor_begin_scaled(kp: float, factor: float) -> None:
     def servos(kp: float) -> mujoco.MjModel:
         return mujoco.MjModel.from_xml_string(
             f"""<mujoco><option timestep=".002" integrator="implicitfast"/><worldbody><body>
