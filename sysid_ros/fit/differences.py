@@ -28,6 +28,8 @@ _LONGEST = 0.2
 _PART = 0.5
 #: Columns share simulations where each changes what the others do by less than this part.
 _SHARED = 0.05
+#: A logarithmic value that may be zero is linear below this part of its start.
+_OFFSET = 0.1
 #: Less than this part of the largest eigenvalue or square is rounding.
 NEGLIGIBLE = 1e-12
 #: Where residuals jump, slopes hold over so many standard errors. They jump where short steps
@@ -218,22 +220,27 @@ def scales(unknowns: Sequence[Unknown]) -> Array:
 
 
 class Variables:
-    """The scaled variables: a linear parameter's value over its scale, a logarithmic one's log.
+    """The scaled variables, in which a solver makes its steps.
 
-    Their (p,) bounds are ``lower`` and ``upper``.
+    That of a linear parameter is the value over its scale, that of a logarithmic one its logarithm.
+    Where a logarithmic one may be zero, it is the logarithm of the value and an offset, which is
+    linear near zero. The (p,) bounds of the variables are ``lower`` and ``upper``.
     """
 
     def __init__(self, unknowns: Sequence[Unknown]) -> None:
         self._log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
         self._low = np.array([unknown.min_value for unknown in unknowns])
         self._high = np.array([unknown.max_value for unknown in unknowns])
+        nominal = np.array([unknown.nominal for unknown in unknowns])
+        offset = _OFFSET * np.maximum(nominal, SMALL * scales(unknowns))
+        self._offset = np.where(self._log & (self._low == 0), offset, 0.0)
         self._scale = np.where(self._log, 1.0, scales(unknowns))
         self.lower, self.upper = self.of(self._low), self.of(self._high)
 
     def of(self, x: Array) -> Array:
         """Return the (p,) variables of values."""
         with np.errstate(divide='ignore', invalid='ignore'):
-            return np.where(self._log, np.log(x), x / self._scale)
+            return np.where(self._log, np.log(x + self._offset), x / self._scale)
 
     def start(self, x: Array) -> Array:
         """Return the (p,) variables of values that are moved into the bounds."""
@@ -244,13 +251,14 @@ class Variables:
     def values(self, z: Array) -> Array:
         """Return the (p,) values, inside the bounds, of variables."""
         with np.errstate(over='ignore'):
-            x = np.where(self._log, np.exp(np.where(self._log, z, 0.0)), z * self._scale)
+            raised = np.exp(np.where(self._log, z, 0.0)) - self._offset
+        x = np.where(self._log, raised, z * self._scale)
         clipped: Array = np.clip(x, self._low, self._high)
         return clipped
 
     def slope(self, z: Array) -> Array:
         """Return the (p,) derivative of the values by the variables."""
-        return np.where(self._log, self.values(z), self._scale)
+        return np.where(self._log, self.values(z) + self._offset, self._scale)
 
     def bending(self, z: Array, bending: Array, gradient: Array) -> Array:
         """Return a (p, p) second derivative by values as that by the variables.
@@ -310,7 +318,8 @@ class Differences:
         self._lower = np.array([unknown.min_value for unknown in unknowns])
         self._upper = np.array([unknown.max_value for unknown in unknowns])
         self._scale = scales(unknowns)
-        self._log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
+        log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
+        self._never_zero = log & (self._lower > 0)
         self.size = np.full(len(unknowns), STEP)
         self.central = np.zeros(len(unknowns), dtype=bool)
         self.checked = residuals.exact.copy()
@@ -517,7 +526,7 @@ class Differences:
     def _unit(self, x: Array) -> Array:
         """Return the (p,) values that steps are relative to; wide ones stay where values shrink."""
         least = np.where(self.wide, self._scale, SMALL * self._scale)
-        unit: Array = np.maximum(np.abs(x), np.where(self._log, 0.0, least))
+        unit: Array = np.maximum(np.abs(x), np.where(self._never_zero, 0.0, least))
         return unit
 
     def _sides(

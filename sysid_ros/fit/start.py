@@ -14,13 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import StartChoice
-from sysid_ros.errors import FitError, listed, nearest
+from sysid_ros.errors import FitError, nearest
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import CLEARLY, ResidualLike, Variables
 from sysid_ros.fit.forces import regress_forces
@@ -99,14 +100,14 @@ def starts(unknowns: Sequence[Unknown], count: int, seed: int = 0) -> Array:
 
     Raises:
         FitError: The count is not positive, or bounds are not finite or, on a logarithmic scale,
-            not positive.
+            negative.
     """
     if count < 1:
         raise FitError(f'Expected at least one start, got {count}.')
     for unknown in unknowns:
         low, high, log = unknown.min_value, unknown.max_value, unknown.scale == 'log'
-        if not np.isfinite([low, high]).all() or (log and low <= 0):
-            kind = 'positive and finite' if log else 'finite'
+        if not np.isfinite([low, high]).all() or (log and low < 0):
+            kind = 'finite and not negative' if log else 'finite'
             raise FitError(
                 f'Starts are spread over the bounds, which are expected to be {kind}; those of '
                 f'parameter {unknown.name!r} are [{low:g}, {high:g}].'
@@ -241,7 +242,7 @@ def _nominal(residuals: Residuals) -> Array:
 
 
 def _scaled(context: FitContext, residuals: Residuals, start: Start) -> Start:
-    """Return a start with a common factor on the values of each kind that may be wrong by one.
+    """Return a start with a common factor on the values of the kind that may be wrong by one most.
 
     Gains that are guesses, or in another unit, are often all wrong by the same factor.
     """
@@ -249,19 +250,20 @@ def _scaled(context: FitContext, residuals: Residuals, start: Start) -> Start:
     for column, unknown in enumerate(residuals.unknowns):
         if unknown.scale == 'log':
             kinds.setdefault(unknown.targets[0].attribute, []).append(column)
-    low, high = bounds_of(residuals.unknowns)
-    found = []
-    for kind, columns in kinds.items():
-        candidates = np.tile(start.x, (len(_FACTORS), 1))
-        candidates[:, columns] *= _FACTORS[:, None]
-        values = residuals(np.clip(candidates, low, high))
-        values[:, residuals.unstable] = np.inf
-        costs = [cost(r, context.settings.loss) for r in values.T]
-        best = int(np.argmin(costs))
-        if costs[best] < costs[len(_FACTORS) // 2]:  # the cost of the values as they are
-            start = start._replace(x=np.clip(candidates[best], low, high))
-            found.append(f'all {kind} times {_FACTORS[best]:.2g}')
-    return start._replace(sentence=f'{start.sentence}, {listed(found)}') if found else start
+    tried = [('', 1.0), *product(kinds, _FACTORS.tolist())]
+    candidates = np.tile(start.x, (len(tried), 1))
+    for candidate, (kind, factor) in zip(candidates, tried, strict=True):
+        candidate[kinds.get(kind, [])] *= factor
+    candidates = np.clip(candidates, *bounds_of(residuals.unknowns))
+    values = residuals(candidates)
+    values[:, residuals.unstable] = np.inf
+    costs = [cost(r, context.settings.loss) for r in values.T]
+    best = int(np.argmin(costs))
+    if not best:
+        return start
+    kind, factor = tried[best]
+    sentence = f'{start.sentence}, all {kind} times {factor:.2g}'
+    return start._replace(x=candidates[best], sentence=sentence)
 
 
 def _impossible(residuals: Residuals) -> str | None:

@@ -635,9 +635,10 @@ def _check_values(unknown: Unknown, origin: str) -> None:
             f'Parameter {name!r} starts at {nominal:g} ({origin}), outside its bounds '
             f'[{low:g}, {high:g}].'
         )
-    elif unknown.scale == 'log' and low <= 0:
+    elif unknown.scale == 'log' and (low < 0 or nominal <= 0):
         wrong = (
-            f'Parameter {name!r} has a log scale: expected bounds above 0, got [{low:g}, {high:g}].'
+            f'Parameter {name!r} has a log scale: expected bounds of 0 or more and a start above '
+            f'0, got [{low:g}, {high:g}] and {nominal:g}.'
         )
     elif not (math.isfinite(mean) and 0 < deviation < math.inf):
         wrong = (

@@ -310,11 +310,11 @@ def widest(value: float, unknown: Unknown) -> float:
     """Return the half-width of the widest interval that identifies a parameter.
 
     A value near zero is compared with where it began, or with its bounds where it may have either
-    sign or begins at zero; one with a log scale with itself alone. Where a run starts is measured,
-    and near zero as often as not.
+    sign or begins at zero; one with a log scale that is never zero, with itself alone. Where a run
+    starts is measured, and near zero as often as not.
     """
     relative = _WIDE_OF_VALUE * abs(value)
-    if unknown.scale == 'log':
+    if unknown.scale == 'log' and unknown.min_value > 0:
         return relative
     absolute = _WIDE_OF_BOUNDS * (unknown.max_value - unknown.min_value)
     # What may have either sign is as well near zero as anywhere.

@@ -83,7 +83,7 @@ _ARMATURE = 0.2
 #: and of inertia and damping by its stiffness.
 _LATEST = 0.1
 #: Part of the greatest force of a joint that its dry friction may be.
-_FRICTION = 0.2
+_FRICTION = 0.5
 #: A servo's stiffness is another one where forces show one that differs by this factor.
 _OTHER_GAINS = 1.15
 #: What gets a prior first where the recordings cannot tell parameters apart: of a servo that no
@@ -92,6 +92,8 @@ _OTHER_GAINS = 1.15
 _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
 #: The prior is as wide as the model's value, that of gains this part of it: somebody set them.
 _BELIEVED = 0.3
+#: Values of a kind are not believed where the first steps move most by so many of these widths.
+_FARTHEST = 3.0
 #: Why gains are left out that measured forces do not contradict, and one of two dampings.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 _ALIKE = 'cannot be told from the {} without efforts'
@@ -497,13 +499,16 @@ def _targets(
     for joint, (actuator, kp, kv) in servos.items():
         own = actuator not in guessed
         dof = int(model.joint(joint).dofadr[0])
+        # A servo's gains and what acts against it may all be wrong by the same factor.
+        alone = kp > 0 and joint in commanded and not (own and efforts)
         # Without efforts only the sum of both dampings is told: the larger makes up for the other.
         alike = own and not efforts and joint in commanded and kv > 0
         by_servo = alike and kv > model.dof_damping[dof]
         for attribute, most in most_of(model, dof, kp if own else stiffest, kv).items():
             why = _ALIKE.format("servo's kv") if by_servo and attribute == 'damping' else ''
             target = f'joint/{joint}/{attribute}'
-            item = ProposedTarget(target, (0.0, _rounded_up(most)), left_out=why)
+            log = alone and float(getattr(model, f'dof_{attribute}')[dof]) > 0
+            item = ProposedTarget(target, (0.0, _rounded_up(most)), left_out=why, log=log)
             found.setdefault(attribute, []).append(item)
         for attribute, gain in (('kp', kp), ('kv', kv)):
             why = _TRUSTED if own and efforts else ''
@@ -719,7 +724,10 @@ def gains_contradicted(problem: Problem) -> bool:
 def _judged(
     proposal: CalibrationProposal, parameters: Sequence[PredictedParameter]
 ) -> CalibrationProposal:
-    """Leave out what is not excited, and give the least important of what is confounded a prior."""
+    """Leave out what is not excited, and give the least important of what is confounded a prior.
+
+    Where the first steps led far from the model's values of a kind, these are not believed.
+    """
     said = {item.name: item for item in parameters}
     confounded = {item.name for item in parameters if item.verdict_kind is VerdictKind.CONFOUNDED}
     doubtful = [
@@ -727,7 +735,18 @@ def _judged(
         for item in proposal.chosen
         if item.deviation is None and item.parameter in confounded and item.attribute in _RANKS
     ]
-    worst = min(doubtful, key=_RANKS.index, default='')
+    moved: dict[str, list[float]] = {}  # by which factor each value differs from the model's
+    for item in proposal.chosen:
+        found = said.get(item.parameter)
+        if found is not None and found.nominal > 0 and found.value > 0:
+            ratio = found.value / found.nominal
+            moved.setdefault(item.attribute, []).append(max(ratio, 1 / ratio))
+    believed = [
+        attribute
+        for attribute in doubtful
+        if np.median(moved.get(attribute, [1.0])) <= 1 + _FARTHEST * _part(attribute)
+    ]
+    worst = min(believed, key=_RANKS.index, default='')
     targets = tuple(
         item if item.left_out else after_steps(item, said.get(item.parameter), worst)
         for item in proposal.targets
@@ -758,13 +777,18 @@ def after_steps(
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)
     if not last:
         return dataclasses.replace(item, note=note)
-    part = _BELIEVED if item.attribute in {'kp', 'kv'} else 1.0
+    part = _part(item.attribute)
     note += (
         f" The model's value is believed to {100 * part:.0f} % (prior): say how well you know it, "
         'or hold it (#).'
     )
     deviation = _two_digits(part * abs(said.nominal))
     return dataclasses.replace(item, deviation=deviation, note=note)
+
+
+def _part(attribute: str) -> float:
+    """Return the part of its value that the prior of an attribute is wide."""
+    return _BELIEVED if attribute in {'kp', 'kv'} else 1.0
 
 
 def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
