@@ -74,6 +74,12 @@ class PredictedParameter(NamedTuple):
     verdict_kind: VerdictKind | None  # None where simulations diverge and nothing can be said
     value: float = np.nan  # where it was judged; NaN where it was not
 
+    @property
+    def lost(self) -> bool:
+        """Whether not even the size of the value is told, which ±25 % is not needed for."""
+        size = max(abs(self.value), abs(self.nominal))
+        return self.verdict_kind is VerdictKind.NOT_EXCITED and not self.half < size
+
 
 @dataclass(frozen=True)
 class Preflight:

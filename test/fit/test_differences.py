@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 
 from builders.jacobians import linearise
 from sysid_ros.errors import FitError
-from sysid_ros.fit.differences import Differences, FunctionResiduals
+from sysid_ros.fit.differences import Differences, FunctionResiduals, Variables
 from sysid_ros.fit.solver import quadratic
 from sysid_ros.model.targets import Unknown
 
@@ -29,6 +29,20 @@ def derivative(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def unknowns(low: float = -100.0, high: float = 100.0) -> list[Unknown]:
     return [Unknown('w', (), 3.0, low, high), Unknown('a', (), 1.0, low, high)]
+
+
+def test_a_log_scale_that_reaches_zero_is_linear_there() -> None:
+    variables = Variables([Unknown('friction', (), 0.05, 0.0, 0.7, scale='log')])
+    values = np.array([0.0, 1e-6, 0.05, 0.7])
+    found = np.array([variables.of(np.array([x])) for x in values])
+    np.testing.assert_allclose([variables.values(z)[0] for z in found], values, atol=1e-15)
+    assert (found[0], found[-1]) == (variables.lower, variables.upper)
+    for z in found[1:3]:
+        ahead, behind = (variables.values(z + side * 1e-4) for side in (1, -1))
+        np.testing.assert_allclose(variables.slope(z), (ahead - behind) / 2e-4, rtol=1e-5)
+    near, far = variables.slope(found[1]), variables.slope(found[3])
+    assert near[0] == pytest.approx(0.005, rel=1e-3)  # a tenth of the start
+    assert far[0] == pytest.approx(0.7, rel=0.01)
 
 
 def test_a_function_of_another_shape_is_an_error() -> None:

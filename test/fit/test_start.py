@@ -127,8 +127,8 @@ def test_starts_that_cannot_be_spread_are_an_error() -> None:
     free = Unknown('mass', (), 1.0, 0.0, np.inf)
     with pytest.raises(FitError, match=r"expected to be finite; those of parameter 'mass'"):
         starts([free], 4)
-    with pytest.raises(FitError, match="positive and finite; those of parameter 'gain'"):
-        starts([Unknown('gain', (), 1.0, 0.0, 2.0, scale='log')], 4)
+    with pytest.raises(FitError, match="finite and not negative; those of parameter 'gain'"):
+        starts([Unknown('gain', (), 1.0, -1.0, 2.0, scale='log')], 4)
     with pytest.raises(FitError, match='at least one start, got 0'):
         starts([GAIN], 0)
 

@@ -560,13 +560,18 @@ def test_a_shared_vector_stays_a_vector() -> None:
     assert names(ranged) == ['body/*/ipos[0]', 'body/*/ipos[1]']
 
 
-def test_log_scales_have_bounds_above_zero() -> None:
+def test_values_with_a_log_scale_are_positive() -> None:
     (parameter,) = make_unknowns('joint/j1/armature', TWO, scale='log')
     assert (parameter.scale, parameter.nominal) == ('log', 0.1)
     assert parameter.min_value == pytest.approx(0.001)
     assert parameter.max_value == pytest.approx(10.0)
-    with pytest.raises(ParameterError, match=r'log scale: expected bounds above 0, got \[0, 1\]'):
-        make_unknowns('joint/j1/armature', TWO, scale='log', bounds=(0.0, 1.0))
+    (parameter,) = make_unknowns('joint/j1/armature', TWO, scale='log', bounds=(0.0, 1.0))
+    assert parameter.min_value == 0
+    expected = r'log scale: expected bounds of 0 or more and a start above 0, got '
+    with pytest.raises(ParameterError, match=expected + r'\[0, 1\] and 0\.$'):
+        make_unknowns('joint/j1/armature', TWO, scale='log', bounds=(0.0, 1.0), initial=0.0)
+    with pytest.raises(ParameterError, match=expected + r'\[-1, 1\] and 0.1\.$'):
+        make_unknowns('body/upper/pos[0]', TWO, scale='log', bounds=(-1.0, 1.0), initial=0.1)
 
 
 def test_a_prior_needs_a_spread() -> None:
