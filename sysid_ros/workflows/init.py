@@ -753,7 +753,10 @@ def _judged(
         if np.median(moved.get(attribute, [1.0])) <= 1 + _FARTHEST * _part(attribute)
     ]
     worst = min(believed, key=_RANKS.index, default='')
-    needed = set() if steps is None else _needed(parameters, steps)
+    needed: set[str] = set()
+    if steps is not None:
+        # From where the first steps end, another one may lead anywhere.
+        needed = needed_together(parameters, dataclasses.replace(data_only(steps), x=steps.values))
     targets = tuple(
         item
         if item.left_out
@@ -763,14 +766,15 @@ def _judged(
     return dataclasses.replace(proposal, targets=targets)
 
 
-def _needed(parameters: Sequence[PredictedParameter], steps: Identification) -> set[str]:
-    """Return what is not excited alone and yet needed: the model's values of all contradict it."""
+def needed_together(parameters: Sequence[PredictedParameter], found: JointEstimate) -> set[str]:
+    """Return the names of what is lost alone, but whose model's values together are contradicted.
+
+    The estimate is that of all parameters.
+    """
     lost = [place for place, item in enumerate(parameters) if item.lost]
     model = np.array([parameters[place].nominal for place in lost])
     known = JointEstimate(model, np.zeros((len(lost), len(lost))), math.inf)
-    # Where the first steps end, another one may lead anywhere.
-    own = dataclasses.replace(data_only(steps).of(lost), x=steps.values[lost])
-    changed = difference(known, own, _CONTRADICTED).changed
+    changed = difference(known, found.of(lost), _CONTRADICTED).changed
     return {parameters[place].name for place, away in zip(lost, changed, strict=True) if away}
 
 
