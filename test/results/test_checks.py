@@ -162,12 +162,20 @@ def test_what_they_do_not_refute_is_left_as_it_is(change: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    ('target', 'level'), [('actuator/elbow/delay', Level.FAIL), ('joint/elbow/damping', Level.NOTE)]
+    ('target', 'value', 'kind', 'level'),
+    [
+        ('actuator/elbow/delay', 0.01, VerdictKind.IDENTIFIED, Level.FAIL),
+        ('actuator/elbow/delay', 0.01, VerdictKind.MODEL_LIMITED, Level.FAIL),
+        ('actuator/elbow/delay', 0.01, VerdictKind.NOT_EXCITED, Level.NOTE),
+        ('actuator/elbow/delay', 0.0, VerdictKind.AT_BOUND, Level.NOTE),
+        ('joint/elbow/damping', 0.01, VerdictKind.IDENTIFIED, Level.NOTE),
+    ],
 )
-def test_another_delay_rejects_a_result_of_which_a_delay_is_a_parameter(
-    target: str, level: Level
+def test_another_delay_rejects_a_result_that_tells_a_delay(
+    target: str, value: float, kind: VerdictKind, level: Level
 ) -> None:
-    own = HONEST.parameters[0].model_copy(update={'targets': (target,)})
+    update = {'targets': (target,), 'value': value, 'verdict_kind': kind}
+    own = HONEST.parameters[0].model_copy(update=update)
     found = judged(**lacks(TermKind.DELAY, 0.2), parameters=(own,))
     (check,) = [check for check in found.checks if check.name == 'times']
     assert (check.level, check.passed, found.accepted) == (level, False, level is Level.NOTE)
