@@ -38,7 +38,7 @@ from sysid_ros.fit.motion import standing
 from sysid_ros.fit.noise import JointPrior, estimate_noise
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import LIMITS, ROUGH_TOLERANCE, FitLog, SolverSettings
+from sysid_ros.fit.solver import LIMITS, PROMISED, ROUGH_TOLERANCE, FitLog, SolverSettings
 from sysid_ros.fit.start import lead
 from sysid_ros.fit.windows import cut
 from sysid_ros.model.kinds import Role as Acting
@@ -163,7 +163,7 @@ def fit_training(
     options = dataclasses.replace(options_of(job, problem), led=led)
     if not judged:
         rough = max(options.settings.accuracy, ROUGH_TOLERANCE)
-        settings = dataclasses.replace(options.settings, accuracy=rough)
+        settings = dataclasses.replace(options.settings, accuracy=rough, promised=PROMISED)
         options = dataclasses.replace(options, settings=settings, judged=False)
     return identify(
         problem.spec,
