@@ -504,14 +504,14 @@ def _targets(
         own = actuator not in guessed
         dof = int(model.joint(joint).dofadr[0])
         # A servo's gains and what acts against it may all be wrong by the same factor.
-        alone = kp > 0 and joint in commanded and not (own and efforts)
+        scaled = kp > 0 and joint in commanded and not (own and efforts)
         # Without efforts only the sum of both dampings is told: the larger makes up for the other.
         alike = own and not efforts and joint in commanded and kv > 0
         by_servo = alike and kv > model.dof_damping[dof]
         for attribute, most in most_of(model, dof, kp if own else stiffest, kv).items():
             why = _ALIKE.format("servo's kv") if by_servo and attribute == 'damping' else ''
             target = f'joint/{joint}/{attribute}'
-            log = alone and float(getattr(model, f'dof_{attribute}')[dof]) > 0
+            log = scaled and float(getattr(model, f'dof_{attribute}')[dof]) > 0
             item = ProposedTarget(target, (0.0, _rounded_up(most)), left_out=why, log=log)
             found.setdefault(attribute, []).append(item)
         for attribute, gain in (('kp', kp), ('kv', kv)):
