@@ -23,7 +23,7 @@ from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import ROUGH_TOLERANCE
-from sysid_ros.fit.windows import LOST, ROUGH, UNEXPLAINED, roughness_at, unexplained
+from sysid_ros.fit.windows import LOST, UNEXPLAINED, judged, roughness_at, unexplained
 from sysid_ros.model.targets import Unknown
 from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.inference import Identification, identify
@@ -180,15 +180,13 @@ def predicted(
         )
     # Windows that grow begin where motion can be predicted still.
     if not options.windowed and options.start != 'windows' and stable[0].motion is None:
-        rough = {}
-        for run in stable:
-            with make_simulator(problem.spec, parameters, [run], 1, drives=drives) as simulator:
-                residuals = Residuals(simulator, estimate_noise(simulator.runs))
-                rough[run.name] = _diverging(residuals, nominal, ROUGH)
-        stable = [run for run in stable if not rough[run.name]]
-        if not stable:
-            return _lost(problem, unstable, next(iter(rough.values()))), None
-        unstable += [name for name, how in rough.items() if how]
+        with make_simulator(problem.spec, parameters, stable, threads, drives=drives) as simulator:
+            residuals = Residuals(simulator, estimate_noise(simulator.runs))
+            rough = judged(residuals, nominal).rough
+            if rough.all():
+                return _lost(problem, unstable, _diverging(residuals, nominal, 0.0)), None
+        unstable += [run.name for run, lost in zip(stable, rough, strict=True) if lost]
+        stable = [run for run, lost in zip(stable, rough, strict=True) if not lost]
     found = identify(
         problem.spec, parameters, stable, options=options, begun=begun, observer=observer
     )
