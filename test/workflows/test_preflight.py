@@ -124,6 +124,17 @@ def test_a_sequence_on_which_the_model_is_unstable_is_named_and_left_out(worksho
     assert [p.half for p in found.parameters] == [p.half for p in alone.parameters]
 
 
+def test_a_recording_in_which_nothing_moves_is_in_nobodys_way(workshop: Any):
+    moving = workshop.sequence(workshop.spec(), 'moving', 1)
+    (series,) = moving.measurements
+    held = dataclasses.replace(series, data=np.broadcast_to(series.data[:1], series.data.shape))
+    still = dataclasses.replace(moving, name='still', measurements=(held,))
+    problem = workshop.problem(workshop.spec(), TARGETS, moving, still)
+    found = _expected(workshop, problem)
+    assert not found.diverging
+    assert all(np.isfinite(item.half) for item in found.parameters)
+
+
 def test_a_model_that_is_unstable_everywhere_is_refused(workshop: Any):
     wild = _wild(workshop.sequence(workshop.spec(), 'good', 1))
     problem = workshop.problem(workshop.spec(), TARGETS, wild)
