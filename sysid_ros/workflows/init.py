@@ -58,8 +58,6 @@ from sysid_ros.model.loading import (
 )
 from sysid_ros.simulation.inverse import force_weights
 from sysid_ros.text import scalar
-from sysid_ros.uncertainty.covariance import JointEstimate, difference
-from sysid_ros.uncertainty.inference import Identification, data_only
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
@@ -96,8 +94,6 @@ _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'del
 _BELIEVED = 0.3
 #: Values of a kind are not believed where the first steps move most by so many of these widths.
 _FARTHEST = 3.0
-#: What is left out may be contradicted by chance with this probability.
-_CONTRADICTED = 0.05
 #: Why gains are left out that measured forces do not contradict, and one of two dampings.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 _ALIKE = 'cannot be told from the {} without efforts'
@@ -701,7 +697,7 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
             if found.instead:
                 proposal = dataclasses.replace(proposal, estimator=found.instead)
             else:
-                proposal = _judged(proposal, found.parameters, steps)
+                proposal = _judged(proposal, found.parameters)
             settled = not proposal.chosen or config_of(proposal) == config
     except SysidError as err:
         return dataclasses.replace(proposal, problem=str(err))
@@ -726,9 +722,7 @@ def gains_contradicted(problem: Problem) -> bool:
 
 
 def _judged(
-    proposal: CalibrationProposal,
-    parameters: Sequence[PredictedParameter],
-    steps: Identification | None,
+    proposal: CalibrationProposal, parameters: Sequence[PredictedParameter]
 ) -> CalibrationProposal:
     """Leave out what is not excited, and give the least important of what is confounded a prior.
 
@@ -753,46 +747,30 @@ def _judged(
         if np.median(moved.get(attribute, [1.0])) <= 1 + _FARTHEST * _part(attribute)
     ]
     worst = min(believed, key=_RANKS.index, default='')
-    needed: set[str] = set()
-    if steps is not None:
-        # From where the first steps end, another one may lead anywhere.
-        needed = needed_together(parameters, dataclasses.replace(data_only(steps), x=steps.values))
     targets = tuple(
-        item
-        if item.left_out
-        else after_steps(item, said.get(item.parameter), worst, needed=item.parameter in needed)
+        item if item.left_out else after_steps(item, said.get(item.parameter), worst)
         for item in proposal.targets
     )
     return dataclasses.replace(proposal, targets=targets)
 
 
-def needed_together(parameters: Sequence[PredictedParameter], found: JointEstimate) -> set[str]:
-    """Return the names of what is lost alone, but whose model's values together are contradicted.
-
-    The estimate is that of all parameters.
-    """
-    lost = [place for place, item in enumerate(parameters) if item.lost]
-    model = np.array([parameters[place].nominal for place in lost])
-    known = JointEstimate(model, np.zeros((len(lost), len(lost))), math.inf)
-    changed = difference(known, found.of(lost), _CONTRADICTED).changed
-    return {parameters[place].name for place, away in zip(lost, changed, strict=True) if away}
-
-
 def after_steps(
-    item: ProposedTarget, said: PredictedParameter | None, worst: str, *, needed: bool = False
+    item: ProposedTarget, said: PredictedParameter | None, worst: str
 ) -> ProposedTarget:
     """Return what becomes of a candidate by what the first steps of a fit say.
 
-    What is not excited is left out, unless it is ``needed``. What is confounded is not: held, it
-    would decide on all that cannot be told from it, whose intervals would not know that. The
-    ``worst`` attribute of it gets a prior around the model's value instead.
+    What is not excited is left out. What is confounded is not: held, it would decide on all that
+    cannot be told from it, whose intervals would not know that. The ``worst`` attribute of it gets
+    a prior around the model's value instead.
     """
     if said is not None and item.trusted and abs(said.value - said.nominal) <= said.half:
         return dataclasses.replace(item, left_out=_AS_IT_IS)
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
-    lost = said.lost and not needed
+    # What the model lacks makes intervals wide, and what is left out only makes it lack more.
+    size = max(abs(said.value), abs(said.nominal))
+    lost = said.verdict_kind is VerdictKind.NOT_EXCITED and not said.white < size
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
     if lost or (last and not said.nominal):
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)

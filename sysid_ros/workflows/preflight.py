@@ -26,6 +26,7 @@ from sysid_ros.fit.solver import ROUGH_TOLERANCE
 from sysid_ros.fit.windows import LOST, UNEXPLAINED, judged, roughness_at, unexplained
 from sysid_ros.model.targets import Unknown
 from sysid_ros.simulation.prediction import make_simulator, predict
+from sysid_ros.uncertainty.covariance import QUANTILE
 from sysid_ros.uncertainty.inference import Identification, identify
 from sysid_ros.uncertainty.verdicts import Combination, Interval
 from sysid_ros.workflows.estimators import estimated, forces_tell
@@ -73,12 +74,7 @@ class PredictedParameter(NamedTuple):
     explanation: str  # what is determined instead, and what to record; empty where identified
     verdict_kind: VerdictKind | None  # None where simulations diverge and nothing can be said
     value: float = np.nan  # where it was judged; NaN where it was not
-
-    @property
-    def lost(self) -> bool:
-        """Whether not even the size of the value is told, which ±25 % is not needed for."""
-        size = max(abs(self.value), abs(self.nominal))
-        return self.verdict_kind is VerdictKind.NOT_EXCITED and not self.half < size
+    white: float = np.nan  # the half-width as if residuals were independent
 
 
 @dataclass(frozen=True)
@@ -201,11 +197,12 @@ def predicted(
         if diverging:
             return _lost(problem, unstable, diverging), None
         sensors, bags = sources(found)
+    linear = found.linearised()
+    white = np.full(len(found.unknowns), np.nan)
+    white[linear.free] = QUANTILE * np.sqrt(linear.white_variance[linear.free])
+    told = zip(asked, found.values.tolist(), found.intervals, white.tolist(), strict=False)
     said = Preflight(
-        parameters=tuple(
-            _expected(unknown, float(value), interval)
-            for unknown, value, interval in zip(asked, found.values, found.intervals, strict=False)
-        ),
+        parameters=tuple(_expected(*each) for each in told),
         combinations=found.inference.combinations,
         sensors=sensors,
         bags=bags,
@@ -218,7 +215,9 @@ def predicted(
     return said, found
 
 
-def _expected(unknown: Unknown, value: float, interval: Interval) -> PredictedParameter:
+def _expected(
+    unknown: Unknown, value: float, interval: Interval, white: float
+) -> PredictedParameter:
     """Return what is to be expected of a parameter by an interval that was found early."""
     half = max(interval.high - value, value - interval.low)
     kind, verdict, explanation = interval.verdict_kind, interval.verdict, interval.explanation
@@ -227,7 +226,7 @@ def _expected(unknown: Unknown, value: float, interval: Interval) -> PredictedPa
             kind, verdict = VerdictKind.AT_BOUND, str(VerdictKind.AT_BOUND)
             explanation = f'Its interval reaches its bound {bound:g}: a fit may end there.'
     return PredictedParameter(
-        unknown.name, unknown.unit, unknown.nominal, half, verdict, explanation, kind, value
+        unknown.name, unknown.unit, unknown.nominal, half, verdict, explanation, kind, value, white
     )
 
 

@@ -19,7 +19,6 @@ from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import BagError, ConfigError, FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.uncertainty.covariance import JointEstimate
 from sysid_ros.workflows.init import (
     CalibrationProposal,
     ProposedBag,
@@ -29,7 +28,6 @@ from sysid_ros.workflows.init import (
     gains_contradicted,
     last_bodies,
     most_of,
-    needed_together,
     propose_calibration,
     roles_of,
     sort_arguments,
@@ -138,22 +136,12 @@ def test_what_is_confounded_is_believed_and_not_held(
     assert after_steps(item, said, worst='another').deviation is None
 
 
-@pytest.mark.parametrize(('correlation', 'needed'), [(0.0, 0), (-0.99, 0), (0.99, 1)])
-def test_what_is_wrong_only_together_is_not_left_out_together(
-    correlation: float, needed: int
-) -> None:
-    # Each is 1.2 standard errors above the model's value, the other one that far below.
+@pytest.mark.parametrize(('white', 'left_out'), [(2.9, ''), (3.1, 'not excited')])
+def test_what_the_model_lacks_leaves_nothing_out(white: float, left_out: str) -> None:
+    item = ProposedTarget('joint/j/damping', (0.0, 9.0))
     kind = VerdictKind.NOT_EXCITED
-    both = [
-        PredictedParameter(name, '', 1.0, 3.0, str(kind), 'Why.', kind, value)
-        for name, value in (('a', 2.2), ('b', -0.2))
-    ]
-    covariance = np.array([[1.0, correlation], [correlation, 1.0]])
-    found = needed_together(both, JointEstimate(np.array([2.2, -0.2]), covariance, 100.0))
-    assert len(found) == needed
-    item = ProposedTarget('joint/j/a', (0.0, 9.0))
-    assert after_steps(item, both[0], worst='').left_out == str(kind)
-    assert not after_steps(item, both[0], worst='', needed=True).left_out
+    said = PredictedParameter('p', '', 1.0, 30.0, str(kind), 'Why.', kind, 3.0, white)
+    assert after_steps(item, said, worst='').left_out == left_out
 
 
 @pytest.mark.parametrize(('value', 'left_out'), [(0.93, True), (0.97, False)])
