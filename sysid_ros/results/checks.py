@@ -329,15 +329,14 @@ def _converged(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]
 def _times(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     """Look for delays or clocks that the model lacks; they reject a result with fitted delays.
 
-    A delay of which the recordings tell nothing, or that is zero, makes up for none of them.
+    A delay that may be zero, by its interval, makes up for none of them.
     """
     title, share = _lacking_times(result)
     delays = [
         parameter.name
         for parameter in result.parameters
         if any(target.rsplit('/', 1)[-1] in _TIMES for target in parameter.targets)
-        and parameter.verdict_kind is not VerdictKind.NOT_EXCITED
-        and parameter.value != 0
+        and (parameter.low > 0 or parameter.high < 0)
     ]
     wrong = f'Residuals follow {title}: {100 * share:.2g} % of the remaining cost.'
     if delays:
