@@ -568,8 +568,8 @@ def make_unknowns(
 
     Raises:
         ParameterError: Nothing matches, matches of different units are shared, bounds are
-            reversed, the start is outside of them, a value on a log scale can be zero, or the
-            standard deviation of a prior is not positive.
+            reversed, the start is outside of them, a value on a log scale can be negative or starts
+            at zero, or the standard deviation of a prior is not positive.
     """
     where = scope if isinstance(scope, Scope) else Scope(scope)
     targets = resolve(pattern, where.model, where.sequences, where.spec)

@@ -327,9 +327,9 @@ def _converged(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]
 
 
 def _times(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
-    """Look for delays or clocks that the model lacks; they reject a result with fitted delays.
+    """Look for unmodelled delays or clocks; they reject a result with fitted delays.
 
-    A delay that may be zero, by its interval, makes up for none of them.
+    A delay whose interval contains zero makes up for none of them.
     """
     title, share = _lacking_times(result)
     delays = [

@@ -92,7 +92,7 @@ _OTHER_GAINS = 1.15
 _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
 #: The prior is as wide as the model's value, that of gains this part of it: somebody set them.
 _BELIEVED = 0.3
-#: Values of a kind are not believed where the first steps move most by so many of these widths.
+#: No prior is put around values of which the first steps move most by so many of its widths.
 _FARTHEST = 3.0
 #: Why gains are left out that measured forces do not contradict, and one of two dampings.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
@@ -726,7 +726,7 @@ def _judged(
 ) -> CalibrationProposal:
     """Leave out what is not excited, and give the least important of what is confounded a prior.
 
-    Where the first steps led far from the model's values of a kind, these are not believed.
+    There is no prior around the model's values of a kind that the first steps led far away from.
     """
     said = {item.name: item for item in parameters}
     confounded = {item.name for item in parameters if item.verdict_kind is VerdictKind.CONFOUNDED}
@@ -741,12 +741,12 @@ def _judged(
         if found is not None and found.nominal > 0 and found.value > 0:
             ratio = found.value / found.nominal
             moved.setdefault(item.attribute, []).append(max(ratio, 1 / ratio))
-    believed = [
+    near = [
         attribute
         for attribute in doubtful
         if np.median(moved.get(attribute, [1.0])) <= 1 + _FARTHEST * _part(attribute)
     ]
-    worst = min(believed, key=_RANKS.index, default='')
+    worst = min(near, key=_RANKS.index, default='')
     targets = tuple(
         item if item.left_out else after_steps(item, said.get(item.parameter), worst)
         for item in proposal.targets
@@ -768,7 +768,7 @@ def after_steps(
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
-    # What the model lacks makes intervals wide, and what is left out only makes it lack more.
+    # Unmodelled effects widen intervals, and what is left out would be one more of them.
     size = max(abs(said.value), abs(said.nominal))
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED and not said.white < size
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'

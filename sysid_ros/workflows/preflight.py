@@ -18,7 +18,7 @@ from sysid_ros.alignment.inspection import inspect
 from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
 from sysid_ros.errors import FitError
-from sysid_ros.fit.linear import threshold
+from sysid_ros.fit.linear import Linear, threshold
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.residuals import Residuals
@@ -186,6 +186,7 @@ def predicted(
     found = identify(
         problem.spec, parameters, stable, options=options, begun=begun, observer=observer
     )
+    linear = found.linearised()
     sensors: tuple[InformationSource, ...] = ()
     bags: tuple[InformationSource, ...] = ()
     if found.window is None:
@@ -196,8 +197,7 @@ def predicted(
             diverging = '' if simulator.prescribed else _diverging(residuals, x, LOST, UNEXPLAINED)
         if diverging:
             return _lost(problem, unstable, diverging), None
-        sensors, bags = sources(found)
-    linear = found.linearised()
+        sensors, bags = sources(found, linear)
     white = np.full(len(found.unknowns), np.nan)
     white[linear.free] = QUANTILE * np.sqrt(linear.white_variance[linear.free])
     told = zip(asked, found.values.tolist(), found.intervals, white.tolist(), strict=False)
@@ -270,14 +270,14 @@ def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
 
 
 def sources(
-    found: Identification,
+    found: Identification, linear: Linear
 ) -> tuple[tuple[InformationSource, ...], tuple[InformationSource, ...]]:
     """Return what each sensor and each bag tells, by leaving it out.
 
     The information of independent samples adds up, so leaving a source out takes its own share
     away; what is known of starts and clocks beforehand stays.
     """
-    samples, linear = found.samples, found.linearised()
+    samples = found.samples
     whole = linear.scaled.T @ linear.scaled
 
     def variances(information: NDArray[np.float64], unseen_is: float) -> NDArray[np.float64]:
