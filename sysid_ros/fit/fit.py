@@ -291,9 +291,8 @@ def fit(
             # Beside them, delays and arrivals may be unknown.
             raise no_effect(parameters)
         starts_fixed = False
-        # A rough fit that is not judged only says where another one starts.
-        serves = options.judged or not options.settings.rough
-        if first.window is None and context.may_go_on and serves:
+        # A fit that is not judged only says where another one starts.
+        if first.window is None and context.may_go_on and options.judged:
             freed = _with_free_starts(context, first, unknowns, sequences)
             starts_fixed = freed is None
             first = freed or first

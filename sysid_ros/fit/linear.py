@@ -240,8 +240,8 @@ def bounds_of(unknowns: Sequence[Unknown]) -> tuple[Array, Array]:
 def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
     """Return a solution with a Jacobian that is right along its weakest directions.
 
-    Columns that a residual or two make by a jump are differenced anew over longer steps. A jump
-    would pass for most of what the data say of a parameter.
+    Columns of parameters that a residual or two make by a jump are differenced anew over longer
+    steps. A jump would pass for most of what the data say of one.
 
     Where parameters nearly cancel, the sum of their columns is mostly the columns' errors: those
     would pass for information. So along each weak right singular vector v of the scaled Jacobian
@@ -250,7 +250,9 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
     the errors had tilted is nearly right the second time.
     """
     jacobian: Array = solution.jacobian.copy()
-    jumps = np.flatnonzero(have_jumps(jacobian) & ~residuals.exact)
+    # What a start changes soon fades, which looks like a jump.
+    lasting = np.array([not unknown.of_single_runs for unknown in residuals.unknowns], dtype=bool)
+    jumps = np.flatnonzero(have_jumps(jacobian) & lasting & ~residuals.exact)
     if len(jumps):
         each = np.eye(jacobian.shape[1])[jumps]
         measured, found = _along(residuals, solution, each, np.zeros(len(jumps)), _LONGEST)
@@ -263,8 +265,8 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
     # What an unknown does not act on, as other sequences and priors, it never does.
     untouched = scaled == 0
     least, longest = (_WHERE_JUMPS,) * 2 if solution.jumps else (_WEAK, _LONGEST)
-    # What is left of the error falls quadratically from one round to the next.
-    for _ in range(3):
+    # What is left of the error falls quadratically from one round to the next, but not of jumps.
+    for _ in range(1 if solution.jumps else 3):
         _, singular, right = np.linalg.svd(triangle(scaled))
         weak = singular < least
         if not weak.any():

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
 import mujoco
@@ -51,8 +50,8 @@ ROUGH_TOLERANCE = 1.0
 #: Where data without noise leave no standard error to measure a step with, this part of the
 #: tolerance counts in units of the values: at an accuracy of .01, the seventh digit.
 _OF_VALUE = 1e-5
-#: Scores are summed over so many stretches of neighbouring residuals at most, to see how much more
-#: they vary than those of independent ones; fewer stretches, or residuals in each, than the second
+#: A slope is summed over so many stretches of neighbouring residuals at most, to see how much more
+#: these vary than those of independent ones; fewer stretches, or residuals in each, than the second
 #: do not show that.
 _STRETCHES, _FEWEST = 400, 20
 #: The first step is not damped. While steps fail, the damping rises by this factor from the least:
@@ -70,7 +69,7 @@ _MOST_BENT = 0.5
 #: So many steps in a row that lower the cost by less than a step of one tolerance would say that
 #: the slopes do not hold as far as the steps go. A solve that another one follows ends after as
 #: many that lower it by less than the promised part.
-_POOR_STEPS = 3
+_POOR_STEPS = 2
 #: A kept Jacobian has told what the last step changed in each of at least so many directions.
 _FEWEST_DIRECTIONS = 3.0
 #: Where no step lowers the cost any more, a predicted step below so many tolerances means that the
@@ -147,7 +146,8 @@ class Quadratic(NamedTuple):
     newton: Array  # (p,) step to the least value, zero for parameters held by a bound
     decrement: float  # length of that step in standard errors, as if residuals were independent
     variance: float  # of the residuals, as they are here
-    alike: float = 1.0  # how many of them say as much as one that is independent of others
+    # How many of them say as much of that step as one that is independent of others.
+    alike: float = 1.0
 
     def fall(self, step: Array) -> float:
         """Return by how much a (p,) step lowers the cost of the model."""
@@ -167,8 +167,8 @@ def quadratic(
     The length of the predicted step in standard errors is the relative offset of Bates and Watts
     (Technometrics 23, 1981): it knows no units, and is large for exact data until the residuals
     are rounding errors. Where neighbouring residuals are alike, as those of a model that lacks
-    something, standard errors are larger: by how much, in the mean over all directions, the scatter
-    S of the scores' sums over stretches says, the trace of H⁻¹ S over that of independent ones.
+    something, standard errors are larger: by how much, along that step, the scatter of its slope's
+    sums over stretches says, over that of independent ones.
 
     The (n, p) Jacobian and the bounds are those of the (p,) scaled variables z. Residuals that
     stand for more samples than they are have no neighbours.
@@ -199,9 +199,8 @@ def quadratic(
         decrement = math.sqrt(squared / variance)
         if more:
             return Quadratic(unit, gradient, hessian, newton, decrement, variance)
-        scatter = _scatter(jacobian * unit, influence)[np.ix_(free, free)]
-        ratio = np.linalg.lstsq(hessian[np.ix_(free, free)], scatter, rcond=NEGLIGIBLE)[0]
-        alike = max(float(np.trace(ratio)) / (variance * len(free)), 1.0)
+        scatter = _scatter(jacobian @ (unit * newton), influence)
+        alike = max(scatter / (variance * squared), 1.0)
         return Quadratic(unit, gradient, hessian, newton, decrement, variance, alike)
 
     found = model(weight)
@@ -211,15 +210,13 @@ def quadratic(
     return found
 
 
-def _scatter(jacobian: Array, influence: Array) -> Array:
-    """Return the (p, p) scatter of the scores' sums over stretches, zero for few residuals."""
+def _scatter(change: Array, influence: Array) -> float:
+    """Return the scatter of a slope's sums over stretches, zero for few residuals."""
     count = min(_STRETCHES, len(influence) // _FEWEST)
     if count < _FEWEST:
-        return np.zeros((jacobian.shape[1], jacobian.shape[1]))
+        return 0.0
     edges = np.linspace(0, len(influence), count + 1).astype(np.int64)
-    sums = np.array([jacobian[a:b].T @ influence[a:b] for a, b in pairwise(edges)])
-    found: Array = np.cov(sums, rowvar=False) * count
-    return found.reshape(sums.shape[1], sums.shape[1])
+    return float(np.add.reduceat(change * influence, edges[:-1]).var(ddof=1)) * count
 
 
 class Point(NamedTuple):

@@ -341,14 +341,17 @@ def led_by_smooth(context: FitContext, residuals: Residuals, start: Start) -> St
     return start._replace(x=last.x, rough=judged(residuals, last.x, LOST).rough)
 
 
-def lead(context: FitContext, residuals: Residuals) -> Start | None:
-    """Return where few data lead to straight, those that are smooth; None where there are none."""
+def lead_from(context: FitContext, residuals: Residuals) -> Start | None:
+    """Return where a fit to few data starts; None where simulations from there say nothing."""
     _allow_for_misfit(context, residuals, _nominal(residuals))
     if _impossible(residuals) is not None:
         return None
     start = choose(context, residuals, 'auto')
-    if start.rough.all():
-        return None
+    return None if start.rough.all() else start
+
+
+def lead(context: FitContext, residuals: Residuals, start: Start) -> Start | None:
+    """Return where few data lead to straight, those that are smooth at a start."""
     smooth = _smooth(residuals, start.rough) if start.rough.any() else residuals
     solution = context.attempt(smooth, start.x)
     return None if solution is None else start._replace(x=solution.x)

@@ -187,14 +187,21 @@ def longest_memory(noises: dict[int, Noise]) -> float:
     return max(1.0 + 2.0 * float(np.abs(n.correlation[1:]).sum()) for n in noises.values())
 
 
-def within(linear: Linear, residual: Array, noises: dict[int, Noise]) -> tuple[Array, Array]:
+def within(
+    linear: Linear,
+    residual: Array,
+    noises: dict[int, Noise],
+    columns: NDArray[np.int64] | slice = slice(None),
+) -> tuple[Array, Array]:
     """Return the covariance of the free columns by the noise within recordings, and its freedom.
+
+    It is that of some ``columns`` of them where these are given.
 
     As an autoregression of each sensor's residuals, and from the sums of the influences of all
     residuals of one instant, which sees noise that changes with the motion or is common to sensors;
     the wider of both counts.
     """
-    influence, parts = linear.influence, []
+    influence, parts = linear.influence[:, columns], []
     for c, own in linear.channels.items():
         part = sum(noises[c].summed(influence[rows]) for rows in own)
         if c in linear.steps:

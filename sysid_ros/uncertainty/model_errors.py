@@ -175,12 +175,12 @@ class _Search:
         """Return by how many standard errors terms are not zero; what they explain is no noise."""
         problem = self.beside(chosen)
         noises = channel_noises(problem, problem.left)
-        covariance, freedom = within(problem, problem.left, noises)
-        deviation = np.sqrt(np.diag(covariance)) / problem.scale[problem.free]
-        with np.errstate(invalid='ignore', divide='ignore'):
-            sigmas = np.abs(problem.step) / deviation * (QUANTILE / student(freedom))
         own = np.searchsorted(problem.free, self.columns[list(chosen)])
-        return np.nan_to_num(sigmas, nan=0.0, posinf=0.0)[own]
+        covariance, freedom = within(problem, problem.left, noises, own)
+        deviation = np.sqrt(np.diag(covariance)) / problem.scale[problem.free[own]]
+        with np.errstate(invalid='ignore', divide='ignore'):
+            sigmas = np.abs(problem.step[own]) / deviation * (QUANTILE / student(freedom))
+        return np.nan_to_num(sigmas, nan=0.0, posinf=0.0)
 
     def by_chance(self, sigmas: float) -> bool:
         return bool(2 * scipy.special.ndtr(-sigmas) * len(self.terms) > CHANCE)

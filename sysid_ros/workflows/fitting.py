@@ -39,7 +39,7 @@ from sysid_ros.fit.noise import JointPrior, estimate_noise
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import LIMITS, PROMISED, ROUGH_TOLERANCE, FitLog, SolverSettings
-from sysid_ros.fit.start import lead
+from sysid_ros.fit.start import lead, lead_from
 from sysid_ros.fit.windows import cut
 from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.model.targets import Unknown, of_sequence
@@ -294,36 +294,45 @@ def of_pieces(problem: Problem, count: int) -> Problem:
 def led_by_parts(job: Job, problem: Problem) -> tuple[Problem, str]:
     """Return the problem with start values that a few pieces of long recordings lead to.
 
-    Far from the optimum a little of the data says the same as all of them. The pieces are simulated
-    with the model's own time step: which longer one serves depends on the values. Where they are
-    from is returned, too; nothing where recordings are not long.
+    Far from the optimum a little of the data says the same as all of them. Where they are from is
+    returned, too; nothing where recordings are not long.
     """
     solver = job.config.solver
     if not is_long(problem) or solver.start != 'auto' or not _may_change(problem):
         return problem, ''
-    pieces = of_pieces(problem, _FIRST_PIECES).sequences('train')
+    pieces = of_pieces(problem, _FIRST_PIECES)
+    sequences = pieces.sequences('train')
     options = options_of(job, problem)
-    job.observer.stage(f'starting on {len(pieces)} pieces of {_PIECE:g} s')
+    job.observer.stage(f'starting on {len(sequences)} pieces of {_PIECE:g} s')
+    names = [unknown.name for unknown in problem.parameters]
     with ExitStack() as opened:
-        context = FitContext(
-            partial(make_simulator, problem.spec, threads=solver.threads),
-            options.settings,
-            FitLog(None),
-            known_noise=options.noise,
-            cancel=job.cancel,
-            opened=opened,
-        )
-        simulator = context.simulator(problem.parameters, pieces)
-        try:
+
+        def context_of(own: Problem) -> tuple[FitContext, Residuals]:
+            context = FitContext(
+                partial(make_simulator, own.spec, threads=solver.threads),
+                options.settings,
+                FitLog(None),
+                known_noise=options.noise,
+                cancel=job.cancel,
+                opened=opened,
+            )
+            simulator = context.simulator(own.parameters, sequences)
             noise = {**estimate_noise(simulator.runs), **options.noise}
-            residuals = Residuals(simulator, noise)
+            return context, Residuals(simulator, noise)
+
+        try:
+            context, residuals = context_of(pieces)
         except FitError:  # nothing moves in them
             return problem, ''
-        found = lead(context, residuals)
+        start = lead_from(context, residuals)
+        if start is None:
+            return problem, ''
+        # Which longer step serves depends on the values.
+        pieces = begun_at(pieces, dict(zip(names, start.x.tolist(), strict=True)))
+        found = lead(*context_of(with_timestep(pieces, solver, long=True)), start)
     if found is None:
         return problem, ''
-    names = (unknown.name for unknown in problem.parameters)
-    sentence = f'{len(pieces)} pieces of {_PIECE:g} s, from {found.sentence}'
+    sentence = f'{len(sequences)} pieces of {_PIECE:g} s, from {found.sentence}'
     return begun_at(problem, dict(zip(names, found.x.tolist(), strict=True))), sentence
 
 
