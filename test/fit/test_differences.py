@@ -154,3 +154,18 @@ def test_residuals_with_a_memory_count_as_those_of_an_autoregression(seed: int) 
     # Of a first-order autoregression (1 + a) / (1 - a) residuals count as one (Bartlett, 1935).
     memory = 0.9
     assert alike(memory, seed) == pytest.approx((1 + memory) / (1 - memory), rel=0.5)
+
+
+@pytest.mark.parametrize(('direction', 'expected'), [(0, 19.0), (1, 1.0)])
+def test_residuals_are_as_alike_as_a_step_sees_them(direction: int, expected: float) -> None:
+    # A fast column tells little of slow noise, a slow one little else.
+    rng = np.random.default_rng(0)
+    slow = lfilter([1.0], [1.0, -0.9], rng.standard_normal(SAMPLES) * np.sqrt(1 - 0.9**2))
+    time = np.arange(SAMPLES)
+    jacobian = np.stack([np.sin(time / 500), np.where(time % 2, 1.0, -1.0)], axis=1)
+    residual = slow + rng.standard_normal(SAMPLES) * 0.01
+    residual = residual - jacobian @ np.linalg.lstsq(jacobian, residual)[0]
+    residual = residual + 0.1 * jacobian[:, direction]
+    far = np.full(2, np.inf)
+    found = quadratic(np.zeros(2), residual, jacobian, (-far, far), 'linear')
+    assert found.alike == pytest.approx(expected, rel=0.5)

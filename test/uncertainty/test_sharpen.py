@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from builders.problems import solution
 from sysid_ros.fit.linear import sharpened
-from sysid_ros.model.targets import Unknown
+from sysid_ros.model.targets import Target, Unknown
 
 TIMES = np.arange(400) / 100
 
@@ -124,6 +125,25 @@ def test_a_breakaway_is_not_taken_for_what_the_data_say_of_a_parameter() -> None
     mended = sharpened(cast('Any', residuals), solution(x, sticking(x), rough)).jacobian
     np.testing.assert_allclose(mended, true, atol=1e-6)
     assert len(residuals.seen) == 2
+
+
+def test_what_a_start_changes_soon_fades_and_is_no_jump() -> None:
+    times, x = np.arange(6000) / 100, np.array([1.0, 2.0])
+
+    def fading(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        moved: NDArray[np.float64] = x[0] * np.exp(-20 * times) + x[1] * np.cos(3 * times)
+        return moved
+
+    residuals = Residuals(fading, [(0.1, 10.0)] * 2)
+    start = Target('sequence', 'run', 'initial_qpos', 0, -1, 'rad')
+    residuals.unknowns = (
+        dataclasses.replace(residuals.unknowns[0], targets=(start,)),
+        residuals.unknowns[1],
+    )
+    true = columns(fading, x)
+    mended = sharpened(cast('Any', residuals), solution(x, fading(x), true)).jacobian
+    np.testing.assert_allclose(mended, true)
+    assert not residuals.seen
 
 
 def test_noise_along_what_changes_nothing_asks_for_no_far_steps() -> None:
