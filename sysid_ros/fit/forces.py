@@ -29,7 +29,7 @@ from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import SMALL, Sharing, StepChanges, column_norms, scales
 from sysid_ros.fit.noise import SMALLEST, smallest_noise
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import attempt
+from sysid_ros.fit.solver import PROMISED, attempt
 from sysid_ros.simulation.prediction import InverseSimulator
 from sysid_ros.simulation.runs import MeasurementModel
 
@@ -261,7 +261,7 @@ def regress_forces(context: FitContext, residuals: Residuals, x: Array) -> Array
 
     Values come back as they are where forces are not all linear in what the unknowns decide.
     """
-    floors = smallest_noise(residuals.runs)
+    floors, promised = smallest_noise(residuals.runs), PROMISED
     for _ in range(_ROUNDS):
         rows = reduced(residuals, x)
         if rows is None:
@@ -269,7 +269,7 @@ def regress_forces(context: FitContext, residuals: Residuals, x: Array) -> Array
         found = attempt(
             rows,
             x,
-            settings=dataclasses.replace(context.settings_left, loss='linear'),
+            settings=dataclasses.replace(context.settings_left, loss='linear', promised=promised),
             tolerance=context.settings.accuracy,
             cancel=context.cancel,
             observe=context.log,
@@ -279,6 +279,8 @@ def regress_forces(context: FitContext, residuals: Residuals, x: Array) -> Array
         x = found.x
         noise = {s: max(size, floors[s]) for s, size in rows.noise(found.residual).items()}
         residuals.set_noise({**residuals.noise, **noise, **context.known_noise})
-        if not found.iterations or not context.may_go_on:
+        if not context.may_go_on or not (found.iterations or promised):
             break
+        # Weights that are to change again are not worth the last digits.
+        promised = PROMISED if found.iterations and promised else 0.0
     return x

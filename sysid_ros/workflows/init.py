@@ -92,7 +92,7 @@ _OTHER_GAINS = 1.15
 _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
 #: The prior is as wide as the model's value, that of gains this part of it: somebody set them.
 _BELIEVED = 0.3
-#: No prior is put around values of which the first steps move most by so many of its widths.
+#: Values of a kind are refuted where the first steps move most by so many widths of a prior.
 _FARTHEST = 3.0
 #: Why gains are left out that measured forces do not contradict, and one of two dampings.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
@@ -726,7 +726,7 @@ def _judged(
 ) -> CalibrationProposal:
     """Leave out what is not excited, and give the least important of what is confounded a prior.
 
-    There is no prior around the model's values of a kind that the first steps led far away from.
+    Of a kind that the first steps led far away from, the model's values are refuted.
     """
     said = {item.name: item for item in parameters}
     confounded = {item.name for item in parameters if item.verdict_kind is VerdictKind.CONFOUNDED}
@@ -741,27 +741,33 @@ def _judged(
         if found is not None and found.nominal > 0 and found.value > 0:
             ratio = found.value / found.nominal
             moved.setdefault(item.attribute, []).append(max(ratio, 1 / ratio))
-    near = [
+    refuted = {
         attribute
-        for attribute in doubtful
-        if np.median(moved.get(attribute, [1.0])) <= 1 + _FARTHEST * _part(attribute)
-    ]
+        for attribute, ratios in moved.items()
+        if np.median(ratios) > 1 + _FARTHEST * _part(attribute)
+    }
+    near = [attribute for attribute in doubtful if attribute not in refuted]
     worst = min(near, key=_RANKS.index, default='')
     targets = tuple(
-        item if item.left_out else after_steps(item, said.get(item.parameter), worst)
+        item
+        if item.left_out
+        else after_steps(
+            item, said.get(item.parameter), worst=worst, refuted=item.attribute in refuted
+        )
         for item in proposal.targets
     )
     return dataclasses.replace(proposal, targets=targets)
 
 
 def after_steps(
-    item: ProposedTarget, said: PredictedParameter | None, worst: str
+    item: ProposedTarget, said: PredictedParameter | None, *, worst: str, refuted: bool
 ) -> ProposedTarget:
     """Return what becomes of a candidate by what the first steps of a fit say.
 
-    What is not excited is left out. What is confounded is not: held, it would decide on all that
-    cannot be told from it, whose intervals would not know that. The ``worst`` attribute of it gets
-    a prior around the model's value instead.
+    What is not excited is left out, unless the model's values of its kind are ``refuted``: it would
+    be held at one. What is confounded is not: held, it would decide on all that cannot be told from
+    it, whose intervals would not know that. The ``worst`` attribute of it gets a prior around the
+    model's value instead.
     """
     if said is not None and item.trusted and abs(said.value - said.nominal) <= said.half:
         return dataclasses.replace(item, left_out=_AS_IT_IS)
@@ -770,7 +776,7 @@ def after_steps(
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
     # Unmodelled effects widen intervals, and what is left out would be one more of them.
     size = max(abs(said.value), abs(said.nominal))
-    lost = said.verdict_kind is VerdictKind.NOT_EXCITED and not said.white < size
+    lost = said.verdict_kind is VerdictKind.NOT_EXCITED and not (refuted or said.white < size)
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
     if lost or (last and not said.nominal):
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)

@@ -129,11 +129,11 @@ def test_what_is_confounded_is_believed_and_not_held(
 ) -> None:
     item = ProposedTarget(f'actuator/m/{attribute}', (0.0, 1000.0))
     said = PredictedParameter('p', '', nominal, 1.0, str(kind), 'Why.', kind)
-    found = after_steps(item, said, worst=attribute)
+    found = after_steps(item, said, worst=attribute, refuted=False)
     assert (found.deviation, found.left_out) == (deviation, left_out)
     prior = {} if deviation is None else {'prior': {'std': deviation}}
     assert found.entry == item.entry | prior
-    assert after_steps(item, said, worst='another').deviation is None
+    assert after_steps(item, said, worst='another', refuted=False).deviation is None
 
 
 @pytest.mark.parametrize(('white', 'left_out'), [(2.9, ''), (3.1, 'not excited')])
@@ -141,7 +141,9 @@ def test_what_the_model_lacks_leaves_nothing_out(white: float, left_out: str) ->
     item = ProposedTarget('joint/j/damping', (0.0, 9.0))
     kind = VerdictKind.NOT_EXCITED
     said = PredictedParameter('p', '', 1.0, 30.0, str(kind), 'Why.', kind, 3.0, white)
-    assert after_steps(item, said, worst='').left_out == left_out
+    assert after_steps(item, said, worst='', refuted=False).left_out == left_out
+    # Values of its kind that the steps refute are none to hold it at.
+    assert not after_steps(item, said, worst='', refuted=True).left_out
 
 
 @pytest.mark.parametrize(('value', 'left_out'), [(0.93, True), (0.97, False)])
@@ -149,7 +151,7 @@ def test_a_value_that_recordings_do_not_contradict_stays(*, value: float, left_o
     item = ProposedTarget('joint/*/solimpfriction', (0.5, 0.9999), 'creep', trusted=True)
     kind = VerdictKind.AT_BOUND
     said = PredictedParameter('creep', '', 0.9, 0.05, str(kind), 'Why.', kind, value)
-    assert bool(after_steps(item, said, worst='').left_out) == left_out
+    assert bool(after_steps(item, said, worst='', refuted=False).left_out) == left_out
 
 
 def test_a_base_that_nothing_measures_is_refused_before_anything_is_looked_for(
