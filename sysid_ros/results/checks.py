@@ -332,12 +332,7 @@ def _times(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     A delay whose interval contains zero makes up for none of them.
     """
     title, share = _lacking_times(result)
-    delays = [
-        parameter.name
-        for parameter in result.parameters
-        if any(target.rsplit('/', 1)[-1] in _TIMES for target in parameter.targets)
-        and (parameter.low > 0 or parameter.high < 0)
-    ]
+    delays = [own.name for own in _delays(result) if own.low > 0 or own.high < 0]
     wrong = f'Residuals follow {title}: {100 * share:.2g} % of the remaining cost.'
     if delays:
         wrong += f' Beside that, {listed(delays)} cannot be right: make it a parameter, too.'
@@ -349,6 +344,15 @@ def _times(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
         '% of the remaining cost',
         Level.FAIL if delays else Level.NOTE,
     )
+
+
+def _delays(result: CalibrationResult) -> list[ParameterResult]:
+    """Return the parameters that are delays or clocks."""
+    return [
+        own
+        for own in result.parameters
+        if any(target.rsplit('/', 1)[-1] in _TIMES for target in own.targets)
+    ]
 
 
 def _lacking_times(result: CalibrationResult) -> tuple[str, float]:
@@ -822,10 +826,10 @@ class _Steps:
 
     def _free(self) -> tuple[Any, ...]:
         title, _ = _lacking_times(self.result)
-        say = (
-            f'Make delays parameters{title and f", for {title}"}, as by {{target: actuator/*/delay,'
-            ' shared: true, bounds: [0.0, 0.1]}, or stamp commands and states by one clock.'
-        )
+        clock, delay = 'stamp commands and states by one clock', 'make delays parameters'
+        delay += ', as by {target: actuator/*/delay, shared: true, bounds: [0.0, 0.1]}'
+        way = clock if _delays(self.result) else f'{delay}, or {clock}'
+        say = f'{way[0].upper()}{way[1:]}{title and f": residuals follow {title}"}.'
         return say, self.calibrate
 
     def _widen(self) -> tuple[Any, ...]:

@@ -342,6 +342,9 @@ def test_what_to_change_is_said_as_a_configuration_may_have_it() -> None:
     entry = '{target: actuator/*/delay, shared: true, bounds: [0.0, 0.1]}'
     assert entry in first.sentence
     assert ParameterConfig.model_validate(yaml.safe_load(entry)).shared
+    delay = of(VerdictKind.IDENTIFIED, targets=('actuator/elbow/delay',))
+    first, *_ = next_steps(advised(lacks(TermKind.DELAY, 0.4) | delay))
+    assert first.sentence.startswith('Stamp commands and states by one clock')
 
 
 def test_without_a_configuration_there_are_sentences_only() -> None:
