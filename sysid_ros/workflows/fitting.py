@@ -357,20 +357,24 @@ def _may_change(problem: Problem) -> bool:
 def spoken_for(problem: Problem, found: Identification, solver: SolverConfig) -> Problem:
     """Return the problem with the step that recordings speak for: the model's own, or a shorter.
 
-    The residuals are regressed on the Jacobian and on what the shorter step changes in them. A step
-    that was asked for is taken at its word.
+    Residuals with the model's own step, which may be shorter than that of the fit, are regressed on
+    the Jacobian and on what the shorter step changes in them. A step that was asked for is taken at
+    its word.
     """
     if solver.timestep != 'auto' or found.window is not None or found.arrival_errors:
         return problem
     finer = stepped(problem, _FINER * float(problem.model.opt.timestep))
     trajectories = found.as_fitted(problem.sequences('train'))
-    with make_simulator(finer.spec, found.unknowns, trajectories, solver.threads) as simulator:
-        residuals = Residuals(simulator, found.noise, memory=found.memory)
-        without = residuals(found.values[None])[:, 0]
-    table = np.column_stack([found.solution.jacobian, found.solution.residual - without])
+    left = []
+    for each in (problem, finer):
+        with make_simulator(each.spec, found.unknowns, trajectories, solver.threads) as simulator:
+            residuals = Residuals(simulator, found.noise, memory=found.memory)
+            left.append(residuals(found.values[None])[:, 0])
+    own, without = left
+    table = np.column_stack([found.solution.jacobian, own - without])
     if not np.isfinite(table).all() or not table[:, -1].any():
         return problem
-    triangle = np.asarray(np.linalg.qr(np.column_stack([table, found.solution.residual]), mode='r'))
+    triangle = np.asarray(np.linalg.qr(np.column_stack([table, own]), mode='r'))
     follows = triangle[-2, -1] / triangle[-2, -2]
     error = abs(triangle[-1, -1] / triangle[-2, -2]) / np.sqrt(found.inference.effective)
     return finer if round(follows) == 1 and follows > _SURELY * error else problem

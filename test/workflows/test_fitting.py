@@ -140,6 +140,23 @@ def test_recordings_with_the_model_s_own_step_speak_for_no_other(problem: Proble
     assert fit_and_correct(Job.begin(config, Nobody()), arm).problem.model is arm.model
 
 
+@pytest.mark.slow
+def test_what_a_longer_step_changes_speaks_for_none_that_is_shorter_than_the_model_s(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = _of_the_arm(problem, [recorded(seed=1, step=2e-3)], 2e-3)
+    config = calibration(Path('unused'), solver=SolverConfig())
+    seconds = sum(each.duration for each in arm.sequences('train'))
+    monkeypatch.setattr(fitting, '_MANY_STEPS', 400 * seconds)
+    monkeypatch.setattr(fitting, '_PIECE', seconds / 6)
+    monkeypatch.setattr(fitting, '_FEWEST_PIECES', 4)
+    monkeypatch.setattr(fitting, '_LONGEST', 4e-3)
+    monkeypatch.setattr(fitting, '_CHANGE', 1e3)
+    found = fit_and_correct(Job.begin(config, Nobody()), arm)
+    assert found.refit.model.opt.timestep == 4e-3
+    assert found.problem.model is arm.model
+
+
 def test_a_correction_for_the_time_step_leaves_what_was_not_compared(problem: Problem) -> None:
     arm = _of_the_arm(problem, [recorded(1.0, seed=1)], 2e-3)
     found: Any = SimpleNamespace(
