@@ -502,19 +502,26 @@ def one_step(
     loss: Loss,
     *,
     known: Solution | None = None,
+    settled: Array | None = None,
     cancel: threading.Event | None = None,
 ) -> Solution:
     """Return where one step leads, the best of a ladder, even where none lowers the cost.
 
-    Where residuals jump, the end of a fit happens to be better than all points around it. See
-    `solve` for the arguments.
+    Where residuals jump, the end of a fit happens to be better than all points around it, and
+    slopes promise what no step keeps: where a fit to more data ``settled`` in spite of a (p,)
+    derivative of its cost by the values, the step follows what the gradient is without it. See
+    `solve` for the other arguments.
     """
     before = residuals.evaluations
     run = _Run(residuals, SolverSettings(loss, rough=True), ROUGH_TOLERANCE, cancel, None)
     state = run.begun(start, known)
-    ladder = next_ladder(replace(state, ladder=2 * _LADDER), run.variables, 0.0)
+    z, model = state.point.z, state.model
+    promised = np.zeros(len(z)) if settled is None else settled * run.variables.slope(z)
+    model = model._replace(gradient=model.gradient - model.unit * promised)
+    ladder = next_ladder(replace(state, model=model, ladder=4 * _LADDER), run.variables, 0.0)
     if ladder:
-        point = min(run.evaluate([step.z for step in ladder]), key=lambda point: point.cost)
+        points = run.evaluate([step.z for step in ladder])
+        point = min(points, key=lambda point: point.cost - float(promised @ (point.z - z)))
         if math.isfinite(point.cost):
             state = replace(state, point=point)
     return run.solution(state, 'iterations', residuals.evaluations - before)
@@ -826,14 +833,14 @@ class _Run:
             success=status in CONVERGED,
             trace=tuple(self._trace),
             jacobian=jacobian,
-            gradient=_gradient(jacobian, point.residual, self._settings.loss),
+            gradient=gradient_of(jacobian, point.residual, self._settings.loss),
             iterations=len(self._trace) - 1,
             evaluations=evaluations,
             differences=self.differences,
         )
 
 
-def _gradient(jacobian: Array, residual: Array, loss: Loss) -> Array:
+def gradient_of(jacobian: Array, residual: Array, loss: Loss) -> Array:
     """Return the (p,) gradient of the cost."""
     gradient: Array = jacobian.T @ (rho(residual, loss)[1] * residual)
     return gradient
@@ -847,7 +854,7 @@ def with_own_columns(residuals: ResidualLike, solution: Solution, loss: Loss) ->
     differences.take_steps(solution.differences)
     jacobian = solution.jacobian.copy()
     differences.apart(Linearisation(solution.x, solution.residual, jacobian))
-    gradient = _gradient(jacobian, solution.residual, loss)
+    gradient = gradient_of(jacobian, solution.residual, loss)
     return replace(solution, jacobian=jacobian, gradient=gradient, differences=differences)
 
 

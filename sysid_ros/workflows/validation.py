@@ -27,6 +27,7 @@ from sysid_ros.fit.solver import (
     ROUGH_TOLERANCE,
     Solution,
     SolverSettings,
+    gradient_of,
     one_step,
     solve,
 )
@@ -173,6 +174,7 @@ def leave_out(
     arrived = fit.as_fitted(sequences)
     assert fit.samples is not None  # noqa: S101 (a fit that was just made)
     settings = SolverSettings(solver.loss, FEW_ITERATIONS, rough=True, promised=PROMISED)
+    settled = gradient_of(fit.solution.jacobian, fit.solution.residual, solver.loss)
     for name, family in families.items():
         if time.monotonic() > deadline:
             return
@@ -201,7 +203,14 @@ def leave_out(
                 least = reduced(residuals, x) if solver.loss == 'linear' else None
                 known = None if least else _without(fit, rows, places, residuals)
                 # However short, a step is made: with none, nothing would be left out.
-                last = one_step(least or residuals, x, solver.loss, known=known, cancel=cancel)
+                last = one_step(
+                    least or residuals,
+                    x,
+                    solver.loss,
+                    known=known,
+                    settled=None if known is None else settled[places],
+                    cancel=cancel,
+                )
                 if not fit.solution.jumps:  # others would follow jumps
                     last = solve(
                         least or residuals,

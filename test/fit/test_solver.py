@@ -20,7 +20,7 @@ from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
 from sysid_ros.fit.differences import FunctionResiduals
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import Solution, SolverSettings, rho, solve
+from sysid_ros.fit.solver import Solution, SolverSettings, one_step, rho, solve
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.signals import Trajectory
 from sysid_ros.simulation.simulator import Simulator
@@ -406,3 +406,20 @@ def test_a_servo_of_which_all_is_wrong_alike_is_a_straight_valley(factor: float)
     np.testing.assert_allclose(found.x, [10.0, 0.01, 0.1], rtol=1e-3)
     assert found.success
     assert found.iterations < 10  # 17 and 18 by the values themselves
+
+
+def test_a_step_without_a_part_of_the_data_follows_what_that_part_pulled() -> None:
+    # The fit to all settled where its slopes promise more, which no step kept.
+    rng = np.random.default_rng(3)
+    rest, part = rng.standard_normal((40, 2)), rng.standard_normal((10, 2))
+    x, aim = np.array([1.0, -2.0]), rng.standard_normal((50, 1))
+    function = FunctionResiduals(
+        lambda candidates: rest @ candidates.T - aim[:40],
+        [Unknown(name, (), 1.0, -np.inf, np.inf) for name in ('a', 'b')],
+    )
+    pulls = [
+        own.T @ (own @ x - own_aim[:, 0]) for own, own_aim in ((rest, aim[:40]), (part, aim[40:]))
+    ]
+    found = one_step(function, x, 'linear', settled=sum(pulls))
+    expected = x + np.linalg.solve(rest.T @ rest, pulls[1])
+    np.testing.assert_allclose(found.x, expected, rtol=1e-5)
