@@ -306,22 +306,18 @@ def led_by_parts(job: Job, problem: Problem) -> tuple[Problem, str]:
     job.observer.stage(f'starting on {len(sequences)} pieces of {_PIECE:g} s')
     names = [unknown.name for unknown in problem.parameters]
     with ExitStack() as opened:
-
-        def context_of(own: Problem) -> tuple[FitContext, Residuals]:
-            context = FitContext(
-                partial(make_simulator, own.spec, threads=solver.threads),
-                options.settings,
-                FitLog(None),
-                known_noise=options.noise,
-                cancel=job.cancel,
-                opened=opened,
-            )
-            simulator = context.simulator(own.parameters, sequences)
-            noise = {**estimate_noise(simulator.runs), **options.noise}
-            return context, Residuals(simulator, noise)
-
+        context = FitContext(
+            partial(make_simulator, problem.spec, threads=solver.threads),
+            options.settings,
+            FitLog(None),
+            known_noise=options.noise,
+            cancel=job.cancel,
+            opened=opened,
+        )
+        simulator = context.simulator(problem.parameters, sequences)
         try:
-            context, residuals = context_of(pieces)
+            noise = {**estimate_noise(simulator.runs), **options.noise}
+            residuals = Residuals(simulator, noise)
         except FitError:  # nothing moves in them
             return problem, ''
         start = lead_from(context, residuals)
@@ -329,7 +325,10 @@ def led_by_parts(job: Job, problem: Problem) -> tuple[Problem, str]:
             return problem, ''
         # Which longer step serves depends on the values.
         pieces = begun_at(pieces, dict(zip(names, start.x.tolist(), strict=True)))
-        found = lead(*context_of(with_timestep(pieces, solver, long=True)), start)
+        spec = with_timestep(pieces, solver, long=True).spec
+        simulator = make_simulator(spec, problem.parameters, sequences, solver.threads)
+        opened.enter_context(simulator)
+        found = lead(context, Residuals(simulator, residuals.noise), start)
     if found is None:
         return problem, ''
     sentence = f'{len(sequences)} pieces of {_PIECE:g} s, from {found.sentence}'

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,9 @@ from builders.fine_robot import DELAY, recorded, spec
 from builders.recorded_pendulum import calibration
 from sysid_ros.config.schema import SolverConfig
 from sysid_ros.errors import ConfigError
+from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.observer import Nobody
+from sysid_ros.fit.residuals import Residuals
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.signals import Trajectory
 from sysid_ros.workflows import fitting
@@ -212,6 +215,31 @@ def test_long_recordings_begin_on_pieces_that_lead_near_the_end(
     told = truth != 0
     after = np.array([unknown.nominal for unknown in led.parameters])
     assert np.median(np.abs(after - truth)[told] / np.abs(4 * truth[told])) < 0.5
+
+
+@pytest.mark.slow
+def test_a_robust_loss_leads_with_the_weights_that_it_starts_with(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver = SolverConfig(loss='soft_l1')
+    job = Job.begin(calibration(Path('unused'), solver=solver), Nobody())
+    arm = _of_the_arm(problem, [recorded(seed=1)], 2e-3)
+    far = begun_at(arm, {unknown.name: 5 * unknown.nominal for unknown in arm.parameters})
+    monkeypatch.setattr(fitting, '_MANY_STEPS', 1000)
+    weights = []
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(context: FitContext, residuals: Residuals, *more: Any) -> Any:
+            found = function(context, residuals, *more)
+            weights.append(residuals.noise)
+            return found
+
+        return noted
+
+    for name in ('lead_from', 'lead'):
+        monkeypatch.setattr(fitting, name, noting(getattr(fitting, name)))
+    led_by_parts(job, far)
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.slow
