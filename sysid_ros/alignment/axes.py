@@ -41,7 +41,7 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, Field, Span, TopicColumns, UnreadTopic
-from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY
+from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY, canonical
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.vocabulary import (
     CURRENT,
@@ -219,7 +219,7 @@ def _states(bag: BagColumns) -> list[TopicColumns]:
     return [
         topic
         for topic in bag.topics
-        if topic.msgtype == JOINT_STATE
+        if canonical(topic.msgtype) == JOINT_STATE
         and not is_command(topic.topic)
         and field_columns(topic, Quantity.POSITION) is not None
     ]

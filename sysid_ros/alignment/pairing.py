@@ -69,6 +69,7 @@ from sysid_ros.alignment.pairs import (
     topic_labels,
     without_counterpart,
 )
+from sysid_ros.alignment.possible import possible
 from sysid_ros.alignment.search import Mechanism, contradiction, motion_bases
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import (
@@ -76,6 +77,7 @@ from sysid_ros.bags.message_types import (
     JOINT_JOG,
     JOINT_STATE,
     JOINT_TRAJECTORY,
+    canonical,
     is_applied,
 )
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
@@ -116,6 +118,7 @@ def map_columns(
         leaders = find_leaders(bag)
         check_one_arm(bag, leaders, scalar_joints(model))
         found = _checked(bag, model, _ByName(bag, model, leaders).mapping())
+        found = possible(bag, model, found)
         _check_drives(bag, model, found.pairs, {})
         axes = _axes(bag, model, found.pairs)
         motion = make_motion(axes)
@@ -150,7 +153,8 @@ def map_columns(
             health.append(
                 HealthFinding(bag.path.name, channel, FindingKind.DEAD_CHANNEL, 1, detail)
             )
-    return _completed(bag, model, Mapping(tuple(pairs), (), tuple(health)), 'not in the mapping')
+    found = _completed(bag, model, Mapping(tuple(pairs), (), tuple(health)), 'not in the mapping')
+    return possible(bag, model, found)
 
 
 def _check_drives(
@@ -290,7 +294,7 @@ class _ByName:
     def _state_topics(self) -> list[TopicColumns]:
         """Choose the topics that carry the measured state."""
         bag = self._bag
-        all_states = [topic for topic in bag.topics if topic.msgtype == JOINT_STATE]
+        all_states = [topic for topic in bag.topics if canonical(topic.msgtype) == JOINT_STATE]
         states = [
             topic
             for topic in all_states
@@ -385,8 +389,8 @@ class _ByName:
         named = [
             topic
             for topic in bag.topics
-            if topic.msgtype in _COMMANDS
-            and (topic.msgtype != JOINT_STATE or is_command(topic.topic))
+            if canonical(topic.msgtype) in _COMMANDS
+            and (canonical(topic.msgtype) != JOINT_STATE or is_command(topic.topic))
             and self.shared[topic.topic]
         ]
         unfit = [topic for topic in named if not self._by_joint([topic])]
@@ -396,7 +400,7 @@ class _ByName:
         named.sort(
             key=lambda topic: (
                 is_applied(topic.msgtype, topic.topic),
-                _COMMANDS.index(topic.msgtype),
+                _COMMANDS.index(canonical(topic.msgtype)),
                 len(topic.receive_ns),
             ),
             reverse=True,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 import itertools
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -84,6 +85,10 @@ FieldsOf = Callable[[TopicColumns, Quantity], Iterator[Field]]
 Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
 
 
+#: Limits within which all is.
+ANY = (-math.inf, math.inf)
+
+
 class PairRole(enum.Enum):
     """What a column is for the model."""
 
@@ -95,7 +100,7 @@ class Pair(NamedTuple):
     """A column of a bag and the sensor or actuator that it is.
 
     The value for the model is ``scale * bag value + offset``. A sensor with several values has one
-    pair for each component.
+    pair for each component. Values of the bag beyond the limits are none.
     """
 
     role: PairRole
@@ -106,6 +111,7 @@ class Pair(NamedTuple):
     scale: float = 1.0
     offset: float = 0.0
     component: int = 0
+    limits: tuple[float, float] = ANY
 
 
 class UnmappedKind(enum.Enum):
@@ -159,9 +165,18 @@ def pair_columns(bag: BagColumns, pair: Pair) -> Field:
 
 
 def raw_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
-    """Return the (n,) values of a pair's column, in units of the bag."""
+    """Return the (n,) values of a pair's column, in units of the bag; NaN is none."""
     field = pair_columns(bag, pair)
-    return field.values[:, field.labels.index(pair.label)]
+    values = field.values[:, field.labels.index(pair.label)]
+    if pair.limits == ANY:
+        return values
+    low, high = pair.limits
+    return np.where((values >= low) & (values <= high), values, np.nan)
+
+
+def model_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
+    """Return the (n,) values of a pair's column for the model; NaN is none."""
+    return pair.scale * raw_values(bag, pair) + pair.offset
 
 
 def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool_]:
@@ -360,6 +375,11 @@ def _shared(lists: list[list[str]]) -> int:
     """Return with how many equal words all lists begin."""
     same = (len(set(words)) == 1 for words in zip(*lists, strict=False))
     return sum(itertools.takewhile(bool, same))
+
+
+def is_of_joints(topic: TopicColumns) -> bool:
+    """Tell whether the labels of a topic's fields are names of joints."""
+    return 'Joint' in topic.msgtype.rpartition('/')[2]
 
 
 def meaning_of(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:

@@ -20,7 +20,15 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import ERRORS, FEW, MANY, FindingKind, HealthFinding
+from sysid_ros.alignment.health import (
+    ERRORS,
+    FEW,
+    MANY,
+    FindingKind,
+    HealthFinding,
+    message_parts,
+    timing_findings,
+)
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import JOINT_TRAJECTORY
 from sysid_ros.config.schema import StampChoice
@@ -400,7 +408,9 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     elif stamps == 'header':
         detail = 'messages of this type have no header; the receive time is used'
         findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, len(times), detail))
-    usable = longest_increasing(times)
+    usable = np.zeros(len(times), dtype=bool)
+    for _, rows in message_parts(topic):
+        usable[rows] = longest_increasing(times[rows])
     dropped = times[~usable]
     if len(dropped):
         repeated = int(np.isin(dropped, times[usable]).sum())
@@ -413,6 +423,22 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     elif stamps == 'receive' or _receive_only(topic):
         source = 'receive' if sent is None else 'sent'
     return Stamped(times, usable, tuple(findings), fit, source)
+
+
+def topic_timing(
+    bag: str, topic: TopicColumns, stamped: Stamped, start: int
+) -> list[HealthFinding]:
+    """Count gaps and jitter of a topic, of each node that publishes some of its joints by itself.
+
+    The start is the first measurement of the bag, ns.
+    """
+    return [
+        finding
+        for _, rows in message_parts(topic)
+        for finding in timing_findings(
+            bag, topic.topic, stamped.times_ns[rows[stamped.usable[rows]]], start
+        )
+    ]
 
 
 def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:
