@@ -27,7 +27,7 @@ from sysid_ros.alignment.axes import (
     recorded_joints,
 )
 from sysid_ros.alignment.health import CLEAR, MOST
-from sysid_ros.alignment.pairing import lacking_quantity, with_all
+from sysid_ros.alignment.pairing import commands_by_name, lacking_quantity, with_all
 from sysid_ros.alignment.pairs import (
     EVEN,
     EXACT,
@@ -50,6 +50,7 @@ from sysid_ros.alignment.search import Choice, Guess, Mechanism, ModelJoint, Sco
 from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, one_line
+from sysid_ros.model.elements import driven_joint
 from sysid_ros.model.loading import (
     add_actuators,
     compile_spec,
@@ -208,9 +209,21 @@ def propose(
             f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}; '
             f'measured joints of the bag: {labels}; joints of the model: {joints}.'
         )
+    # Motion tells what moves a joint alone, names what moves several.
+    named = commands_by_name(bag, model)
+    guesses = {item.subject: item.detail for item in named.health}
+    for pair in named.pairs:
+        if driven_joint(model, pair.name) < 0:
+            guess = guesses.get(pair.topic, '')
+            score, reason = (EVEN, guess) if guess else (SAME_LETTERS, 'same name')
+            where = pair.topic, pair.field, (pair.label,)
+            pairs.append(ProposedPair(pair.role, pair.name, *where, 1.0, 0.0, score, reason))
+    pairs.sort(key=lambda pair: pair.role is PairRole.ACTUATOR and 1 + names.index(pair.name))
     elements = {(pair.role, pair.name) for pair in pairs}
     columns = {(pair.topic, pair.field, label) for pair in pairs for label in pair.labels}
+    used = {topic for topic, *_ in columns}
     known = [item for item in reader.not_taken() if (PairRole.ACTUATOR, item.name) not in elements]
+    known += [item for item in named.unmapped if item.name not in used]
     reason = 'nothing in the bag is like it'
     unmapped = without_counterpart(bag, model, elements, columns, known, reason)
     return Proposal(bag.path.name, seconds, tuple(pairs), unmapped)

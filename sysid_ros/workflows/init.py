@@ -438,7 +438,7 @@ def _looked_at(
             for joint in found.joints
             if moves(model, model.joint(joint.name).id, joint.high - joint.low)
         ),
-        sum(bool(joint.command) for joint in found.joints),
+        sum(pair.role is PairRole.ACTUATOR for pair in found.mapping.pairs),
         float(np.median(lags)) if lags else math.nan,
         tuple(f'{g.kind.grade}: {g.kind}: {g.text(bags=False)}' for g in aggregated(kept)),
     )
