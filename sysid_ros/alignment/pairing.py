@@ -60,6 +60,7 @@ from sysid_ros.alignment.pairs import (
     controller_facts,
     field_columns,
     measured_fields,
+    not_read,
     pair_columns,
     raw_values,
     scalar_joints,
@@ -332,11 +333,11 @@ class _ByName:
         # What a controller measured is as good where nobody publishes it otherwise.
         states = states or [topic for topic in bag.topics if topic.msgtype == CONTROLLER_STATE]
         if not states:
-            topics = [item.topic for item in bag.topics] + [item.topic for item in bag.unread]
             what = 'only command topics carry joint states' if all_states else 'there is none'
+            topics = listed(item.topic for item in bag.topics) or 'none'
             raise AlignmentError(
                 f'Expected a topic of type {JOINT_STATE} with the measured state, {what}; '
-                f'topics: {listed(topics) or "none"}.'
+                f'{"; ".join([f"topics: {topics}", *not_read(bag.unread)])}.'
             )
         matching = [topic for topic in states if self.shared[topic.topic]]
         if not matching:

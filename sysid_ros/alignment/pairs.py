@@ -8,7 +8,7 @@ import enum
 import itertools
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Indel
 
 from sysid_ros.alignment.health import UNSIGNED, HealthFinding, are_magnitudes
-from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
 from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_JOG, JOINT_TRAJECTORY
+from sysid_ros.errors import listed
 from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.vocabulary import (
     COMMANDED,
@@ -279,6 +280,15 @@ def without_counterpart(
                 if (topic.topic, field.name, label) not in columns
             ]
     return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
+
+
+def not_read(unread: Iterable[UnreadTopic]) -> list[str]:
+    """Say which topics with messages are not read and why, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for item in unread:
+        if item.count:
+            reasons.setdefault(item.reason, []).append(item.topic)
+    return [f'{listed(topics)} not read: {reason}' for reason, topics in reasons.items()]
 
 
 def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64]:

@@ -41,6 +41,7 @@ from sysid_ros.alignment.pairs import (
     actuator_names,
     fitting_fields,
     in_words,
+    not_read,
     scalar_joints,
     sensor_names,
     similarities,
@@ -207,7 +208,8 @@ def propose(
         raise AlignmentError(
             f'Nothing in {bag.path.name!r} can be a sensor of the model: expected positions, '
             f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}; '
-            f'measured joints of the bag: {labels}; joints of the model: {joints}.'
+            f'measured joints of the bag: {labels}; joints of the model: {joints}'
+            f'{"".join(f"; {reason}" for reason in not_read(bag.unread))}.'
         )
     # Motion tells what moves a joint alone, names what moves several.
     named = commands_by_name(bag, model)

@@ -191,6 +191,7 @@ def _head(found: Inspection) -> list[str]:
 
 
 def _print_topics(console: LiteralConsole, found: Inspection) -> None:
+    from sysid_ros.alignment.pairs import not_read
     from sysid_ros.report.tables import print_table
 
     named = {item.subject for item in found.findings}
@@ -221,13 +222,13 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
         print_table(console, 'Topics', _TOPIC_COLUMNS, rows)
     others = (
         ([item.topic for item in found.topics if item not in shown], 'without findings'),
-        ([item.topic for item in found.unread if item.count], 'not read'),
         ([item.topic for item in found.unread if not item.count], 'no messages'),
     )
-    for names, what in others:
-        if names:
-            console.print(f'{len(names)} more, {what}: {listed(names)}')
-    if any(names for names, _ in others):
+    lines = [f'{len(names)} more, {what}: {listed(names)}' for names, what in others if names]
+    lines += not_read(found.unread)
+    for line in lines:
+        console.print(line)
+    if lines:
         console.print()
 
 
