@@ -137,6 +137,11 @@ class FindingKind(StrEnum):
         'Record again, or leave the piece out by segments.without.',
     )
     LEFT_OUT = 'left out', Grade.NOTE, 'The fit does not see what is left out.'
+    MIMIC = (
+        'mimic',
+        Grade.NOTE,
+        'Values that are computed from another joint measure nothing: the sensor is left out.',
+    )
     MISSING = (
         'missing values',
         Grade.NOTE,

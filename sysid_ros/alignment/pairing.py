@@ -625,6 +625,7 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             why[pair] = FindingKind.DEAD_CHANNEL, 'never changes while others move'
         elif pair.field == Quantity.EFFORT and are_magnitudes(pair_columns(bag, pair)):
             why[pair] = FindingKind.NO_TORQUE, UNSIGNED
+    why |= _computed(bag, model, found.pairs)
     mapping = _without(bag, found, why)
     if not any(pair.role is PairRole.SENSOR for pair in mapping.pairs):
         raise AlignmentError(
@@ -632,6 +633,29 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             f'{mapping.health[-1].detail}.'
         )
     return _completed(bag, model, mapping, 'no column of the bag refers to it', why)
+
+
+def _computed(
+    bag: BagColumns, model: mujoco.MjModel, pairs: Iterable[Pair]
+) -> dict[Pair, _LeftOut]:
+    """Return the sensors of mimic joints whose values were computed from those of their leaders."""
+    by_joint = {
+        (int(model.sensor(pair.name).objid[0]), SENSOR_FIELDS[kind]): pair
+        for pair in pairs
+        if pair.role is PairRole.SENSOR
+        if (kind := mujoco.mjtSensor(int(model.sensor(pair.name).type[0]))) in SENSOR_FIELDS
+    }
+    why = {}
+    for follower in Mechanism(model).followers:
+        for quantity in (Quantity.POSITION, Quantity.VELOCITY):
+            own = by_joint.get((follower.joint, quantity))
+            leader = by_joint.get((follower.leader, quantity))
+            if own is None or leader is None:
+                continue
+            if follower.is_computed(quantity, raw_values(bag, own), raw_values(bag, leader)):
+                name = model.joint(follower.leader).name
+                why[own] = FindingKind.MIMIC, f'computed from joint {name!r}'
+    return why
 
 
 def _completed(

@@ -449,29 +449,26 @@ def _join(notes: list[str]) -> str:
 def _follow(
     readings: dict[tuple[int, Quantity], _Reading], mechanism: Mechanism, axes: tuple[Axis, ...]
 ) -> None:
-    """Add joints that others drive by an equality constraint, in place."""
+    """Add joints that others drive by an equality constraint, where they are measured, in place."""
     model = mechanism.model
     measured = [axis for axis in axes if not axis.commanded]
     names = [axis.name for axis in measured]
     for follower in mechanism.followers:
         own = similarities(names, [model.joint(follower.joint).name])
         row = int(np.argmax(own)) if names else -1
-        if row >= 0 and own[row, 0] >= SAME_CORE:
-            score, reason = float(own[row, 0]), in_words(float(own[row, 0]))
-            for quantity, column in measured[row].columns.items():
-                if quantity is not None:
-                    reading = _Reading(column, 1.0, 0.0, score, reason)
-                    readings[follower.joint, quantity] = reading
+        if row < 0 or own[row, 0] < SAME_CORE:
             continue
-        leader = model.joint(follower.leader).name
-        for moving, shift in ((Quantity.POSITION, follower.offset), (Quantity.VELOCITY, 0.0)):
-            source = readings.get((follower.leader, moving))
-            if source is not None:
-                readings[follower.joint, moving] = source._replace(
-                    scale=follower.ratio * source.scale,
-                    offset=follower.ratio * source.offset + shift,
-                    reason=f'follows {leader} by an equality constraint; {source.reason}',
+        score, reason = float(own[row, 0]), in_words(float(own[row, 0]))
+        for quantity, column in measured[row].columns.items():
+            leader = readings.get((follower.leader, quantity)) if quantity is not None else None
+            if quantity is None or (
+                leader is not None
+                and follower.is_computed(
+                    quantity, column.values, leader.scale * leader.column.values + leader.offset
                 )
+            ):
+                continue
+            readings[follower.joint, quantity] = _Reading(column, 1.0, 0.0, score, reason)
 
 
 def _joint_sensors(
