@@ -3,8 +3,8 @@
 """Positions that begin anew after a turn, as at ±π: they go on instead.
 
 A column wraps where its values cover most of a turn, no more than that, and jump by a turn, give or
-take what they change otherwise. A command may jump for another reason, so that what was measured
-decides whether it goes on or jumps.
+take what they change before and after. A command may jump for another reason: what was measured
+decides whether it goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.axes import in_namespace
-from sysid_ros.alignment.health import LITTLE, MANY
+from sysid_ros.alignment.health import FACTOR, LITTLE, MANY, MOST
 from sysid_ros.alignment.pairs import meaning_of
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.reader import read_bag
@@ -96,11 +96,22 @@ def going_on(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
         jumps = steps > _WHOLE * turn
         if not jumps.any() or width > (1 + LITTLE) * turn:
             continue
-        if np.median(np.abs(steps[jumps] - turn)) <= steps[~jumps].max(initial=0.0):
+        if _speed_stays(steps, jumps, turn):
             found = values.copy()
             found[rows] = np.unwrap(values[rows], period=turn)
             return found, int(np.count_nonzero(jumps))
     return values, 0
+
+
+def _speed_stays(steps: NDArray[np.float64], jumps: NDArray[np.bool_], turn: float) -> bool:
+    """Return whether steps at most jumps are, but for a turn, like those around them."""
+    usual = np.flatnonzero(~jumps)
+    if not len(usual):
+        return False
+    place = np.searchsorted(usual, np.flatnonzero(jumps))
+    around = [usual[np.clip(place + side, 0, len(usual) - 1)] for side in (-1, 0)]
+    rest = np.abs(steps[jumps] - turn)
+    return float(np.mean(rest <= FACTOR * np.maximum(*steps[around]))) > MOST
 
 
 def _follows(
