@@ -29,6 +29,7 @@ from sysid_ros.alignment.health import (
     RESPONSE_S,
     ROUNDING,
     FindingKind,
+    Grade,
     HealthFinding,
     dead_columns,
     gaps,
@@ -516,6 +517,21 @@ def inspect(
         mapping=None if model is None else fits,
         findings=_findings(bag, found, channels),
     )
+
+
+def column_faults(
+    bag: BagColumns, model: mujoco.MjModel, pairing: Pairing, stamps: StampChoice
+) -> list[HealthFinding]:
+    """Find what bends a fit to measured columns: limits, spikes, velocities that contradict."""
+    measured = [pair for pair in pairing.pairs if pair.role is PairRole.SENSOR]
+    names = {column_name(pair.topic, pair.field, pair.label) for pair in measured}
+    topics = [topic for topic in bag.topics if topic.topic in {pair.topic for pair in measured}]
+    stamped, _ = stamp_topics(bag, {topic.topic for topic in topics}, stamps)
+    times = {topic: item.times_ns for topic, item in stamped.items()}
+    found = [*joint_findings(bag.path.name, joints_of_model(bag, model, pairing, times))]
+    for topic in topics:
+        found += _channel_findings(bag.path.name, _report_channels(topic))
+    return [item for item in found if item.subject in names and item.kind.grade is Grade.FAULT]
 
 
 def _findings(

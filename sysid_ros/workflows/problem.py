@@ -25,6 +25,7 @@ from scipy.special import fdtrc
 
 from sysid_ros.alignment import Alignment, align
 from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.inspection import column_faults
 from sysid_ros.alignment.lag import late_velocities, only, without_late
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import (
@@ -315,6 +316,8 @@ def load(
             short.append((role, err))
             continue
         kept = kept_columns(columns, alignment, config.stamps, config.segments)
+        faults = column_faults(kept, model, pairing, config.stamps)
+        alignment = dataclasses.replace(alignment, health=(*alignment.health, *faults))
         try:
             check_driven(kept, model, pairing, undriven)
         except NotToldError as err:
