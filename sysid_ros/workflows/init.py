@@ -454,7 +454,11 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         if pair.role is PairRole.SENSOR and not similarities(pair.labels, [pair.name]).any()
     ]
     if guessed:
-        named = listed(f'{pair.name} is {",".join(pair.labels)}' for pair in guessed)
+        # Of an array of structures the element says which joint it is, not the label.
+        elements = {pair.field: f'{pair.field}.' * pair.field.endswith(']') for pair in guessed}
+        named = listed(
+            f'{pair.name} is {elements[pair.field]}{",".join(pair.labels)}' for pair in guessed
+        )
         least = min(pair.score for pair in guessed)
         yield (
             'Is that right? Guessed from motion and order, not from names, scores from '
