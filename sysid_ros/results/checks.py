@@ -652,11 +652,17 @@ def _residuals(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
         worst, moved = found[0], found[0].measured_deviation
         others = f', and {how_many(found[1:], "other sensor")} err so' if found[1:] else ''
         part = f'{100 * worst.usual / moved:.2g} % of how it moves and ' if moved else ''
+        burst, where = result.diagnostics.burst, ''
+        if burst is not None:
+            where = (
+                f'; most of all in {burst.sequence} from {burst.begin:.3g} to {burst.end:.3g} s, '
+                f'{burst.times:.2g} times as much as usual, as of a push or contact'
+            )
         yield _Seen(
             f'Residuals are not noise: those of {worst.sensor} are usually {worst.usual:.3g} '
             f'{worst.unit}, {part}{worst.usual / worst.scatter:.3g} times what the sensor itself '
-            f'errs by, and neighbours are alike (correlation {worst.autocorrelation:.2f}){others}: '
-            'the model lacks something.'
+            f'errs by, and neighbours are alike (correlation {worst.autocorrelation:.2f})'
+            f'{others}{where}: the model lacks something.'
         )
 
 

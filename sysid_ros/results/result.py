@@ -434,12 +434,22 @@ class Standstill(Frozen):
         return max(share * self.measured_range, MORE * self.resolution)
 
 
+class Burst(Frozen):
+    """The stretch of a sequence, in s from its start, whose errors are so many times as usual."""
+
+    sequence: str
+    begin: float
+    end: float
+    times: float
+
+
 class FitDiagnostics(Frozen):
     """What all samples say beyond the errors of single sensors; the plots are thinned."""
 
     improvements: tuple[Improvement, ...] = ()
     sequences: tuple[SequenceError, ...] = ()
     standstills: tuple[Standstill, ...] = ()
+    burst: Burst | None = None
 
 
 class RecordedSequence(Frozen):

@@ -16,6 +16,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.health import ERRORS, RESPONSE_S
 from sysid_ros.config.schema import Role, VerdictKind
 from sysid_ros.fit.noise import MAD_OF_NORMAL, noise_of
 from sysid_ros.results.links import links
@@ -28,6 +29,7 @@ from sysid_ros.results.result import (
     ROLES,
     ROUNDING,
     SOME,
+    Burst,
     CalibrationResult,
     FileHash,
     FitDiagnostics,
@@ -323,6 +325,7 @@ def diagnose(
             if np.isfinite(own.after).any()
         ),
         standstills=tuple(_standstills(curves, units)),
+        burst=_burst({name: own for (role, name), own in squared.items() if role == 'train'}),
     )
 
 
@@ -471,6 +474,31 @@ def _usual(squares: Values) -> float:
     known = np.sort(squares[np.isfinite(squares)])
     most = known[: math.ceil(MOST * len(known))]
     return float(np.sqrt(np.mean(most))) if len(most) else math.nan
+
+
+def _burst(sequences: Mapping[str, _Squares]) -> Burst | None:
+    """Find where errors are largest, if that is far more than usual: a push, a contact, a knock."""
+    errors = [_usual(own.after) for own in sequences.values()]
+    usual = float(np.median(errors)) if errors else math.nan
+    worst = None
+    if not usual > 0:
+        return None
+    for name, own in sequences.items():
+        known = np.isfinite(own.after)
+        stretch = ((own.times[known] - own.times.min()) / RESPONSE_S).astype(int)
+        if not len(stretch):
+            continue
+        counts = np.bincount(stretch)
+        means = np.bincount(stretch, own.after[known]) / np.maximum(counts, 1)
+        times = np.sqrt(means) / usual
+        place = int(np.argmax(times))
+        if times[place] > ERRORS and (worst is None or times[place] > worst.times):
+            quiet = np.flatnonzero(times <= ERRORS)
+            begin = int(quiet[quiet < place].max(initial=-1)) + 1
+            end = int(quiet[quiet > place].min(initial=len(times)))
+            span = (float(own.times.min()) + RESPONSE_S * np.array([begin, end])).tolist()
+            worst = Burst(sequence=name, begin=span[0], end=span[1], times=float(times[place]))
+    return worst
 
 
 def _standstills(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[Standstill]:

@@ -381,7 +381,12 @@ def rejected() -> CalibrationResult:
         (
             judge(arm(**jumping_clock()), GateConfig()),
             (
-                *('\nACCEPTED WITH RESERVATIONS\n', ERRORS, *MORE, 'left out: spikes in train_1.'),
+                *(
+                    '\nACCEPTED WITH RESERVATIONS\n',
+                    ERRORS,
+                    *MORE,
+                    'have faults: spikes in train_1.',
+                ),
                 *('Next:\n', '1. Look at spikes', 'sysid inspect arm/bags/train_1', '2. ', *USE),
             ),
         ),

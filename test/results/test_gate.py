@@ -379,3 +379,20 @@ def test_plots_are_thinned_and_their_memory_is_not() -> None:
     (plot,) = thinned_plots([curve], {'s': 'rad'})
     assert (len(plot.times), plot.samples, plot.command) == (1000, 8000, ())
     assert plot.lags[0] == pytest.approx(0.002)
+
+
+@pytest.mark.parametrize('seconds', [0.4, 1.3])
+def test_a_push_is_found_where_it_was(seconds: float) -> None:
+    def pushed(own: SignalCurve) -> dict[str, Array]:
+        there = (own.times > 3.1) & (own.times < 3.1 + seconds)
+        bump = np.where(there, np.sin(np.pi * (own.times - 3.1) / seconds) ** 2, 0.0)
+        return {'measured': own.measured + 0.02 * bump * (own.sequence == 'train_2')}
+
+    assert made().diagnostics.burst is None
+    found = made(changed(honest(), pushed, 'train', 'pan_position')).diagnostics.burst
+    assert found is not None
+    assert found.sequence == 'train_2'
+    assert 2.5 <= found.begin <= 3.1 + seconds / 2 <= found.end <= 3.6 + seconds
+    assert found.times > 5
+    # What is wrong everywhere is not there above all.
+    assert made(changed(honest(), lost, 'train', 'pan_position')).diagnostics.burst is None
