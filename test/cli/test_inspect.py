@@ -54,7 +54,7 @@ def test_what_the_recorder_lost_is_in_the_second_line(
 ):
     facts = {'version': '1.2', 'host': 'robot', 'dropped': '{"/joint_states": 7}', 'notes': 'a\nb'}
     noted = dataclasses.replace(read_bag(project.folder / 'train'), facts=facts)
-    monkeypatch.setattr('sysid_ros.bags.reader.read_bag', lambda _: noted)
+    monkeypatch.setattr('sysid_ros.alignment.turns.read_bag', lambda _: noted)
     lines = sysid('inspect', 'train').out.splitlines()
     assert lines[1].endswith('sysid_ros 1.2 on robot; dropped 7 of /joint_states; lost 0')
     assert lines[2] == 'notes: a b'

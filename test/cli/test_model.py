@@ -13,8 +13,8 @@ import pytest
 import yaml
 from rosbags.typesys import Stores, get_typestore
 
+import sysid_ros.alignment.turns
 import sysid_ros.bags.reader
-import sysid_ros.workflows.problem
 from builders.cli_project import Sysid
 from builders.described_robots import ORIGIN_NS, make_robot, record
 from sysid_ros.bags.reader import read_bag
@@ -86,7 +86,7 @@ def test_a_bag_that_describes_its_robot_needs_no_model(
     assert 'All 3 parameters would be identified' in checked.out
     assert 'are guesses' in ' '.join(checked.out.split())
     read = []
-    for owner in (sysid_ros.bags.reader, sysid_ros.workflows.problem):
+    for owner in (sysid_ros.bags.reader, sysid_ros.alignment.turns):
         monkeypatch.setattr(
             owner,
             'read_bag',

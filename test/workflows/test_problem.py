@@ -137,7 +137,7 @@ def test_velocities_that_a_driver_filters_are_not_compared(
         'velocity': {'j': 3 * np.cos(3 * times - 0.09) + 5 * np.cos(5 * times - 0.15)},
     }
     bag = columns.bag(columns.topic('/joint_states', times, fields))
-    monkeypatch.setattr(problem, 'read_bag', lambda _: bag)
+    monkeypatch.setattr(problem, 'read_columns', lambda *_: bag)
     (tmp_path / 'run').mkdir()
     body = MODEL.partition('<sensor>')[0]
     (tmp_path / 'arm.xml').write_text(f'{body}</mujoco>')
