@@ -76,7 +76,6 @@ def pendulum(tmp_path: Path) -> Path:
 
 
 @pytest.mark.ros
-@pytest.mark.patient
 def test_the_demo_records_calibrates_and_refits(
     run_demo: Callable[..., Any], tmp_path: Path, pendulum: Path
 ):
@@ -105,7 +104,6 @@ def test_the_demo_records_calibrates_and_refits(
 
 
 @pytest.mark.ros
-@pytest.mark.patient
 def test_a_recorder_that_dies_ends_the_demo_with_2_and_the_reason(
     run_demo: Callable[..., Any], tmp_path: Path
 ):

@@ -91,14 +91,12 @@ def test_in_simulated_time_each_command_comes_at_its_instant_and_none_is_skipped
     assert robot.stop() == 0
 
 
-@pytest.mark.patient
 def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: StartNode):
     exciter = start_node(EXCITER, model=ARM)
     exciter.wait_for_line(f'waiting for a publisher of /joint_states and a subscriber of {ARRAYS}')
     assert exciter.stop() == 0
 
 
-@pytest.mark.patient
 def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_client: RosClient):
     commands = _collect(ros_client, JointTrajectory, TRAJECTORIES)
     start_node(ROBOT, model=ARM, **WAITING).wait_for_line('simulated robot ready')
@@ -125,7 +123,6 @@ def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_c
     assert speed[-1] < 0.05 * np.max(speed)
 
 
-@pytest.mark.patient
 def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
     start_node: StartNode, tmp_path: Path
 ):
@@ -141,7 +138,6 @@ def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
     assert 'bodies come as near as' in line
 
 
-@pytest.mark.patient
 def test_a_robot_is_not_moved_through_a_body_to_where_the_motion_begins(
     start_node: StartNode, ros_client: RosClient, tmp_path: Path
 ):
@@ -205,7 +201,6 @@ class _HeldUp:
         self._clock.publish(Clock(clock=self._at(len(self._poses))))
 
 
-@pytest.mark.patient
 def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
     start_node: StartNode, ros_client: RosClient
 ):
@@ -218,7 +213,6 @@ def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
     assert 'interrupted; holding the last command' in exciter.output
 
 
-@pytest.mark.patient
 @pytest.mark.parametrize(
     ('values', 'robot', 'reason'),
     [
@@ -247,7 +241,6 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     assert np.max(speed[-3:]) < 0.1 * np.max(speed)
 
 
-@pytest.mark.patient
 def test_a_driver_that_repeats_its_last_state_is_silent(
     start_node: StartNode, ros_client: RosClient
 ):

@@ -21,7 +21,7 @@ EXCITER = 'exciter'
 RECORDER = 'recorder'
 ROBOT = 'simulated_robot'
 
-pytestmark = [pytest.mark.ros, pytest.mark.patient]
+pytestmark = pytest.mark.ros
 
 
 def test_of_two_arms_in_namespaces_one_moves_and_is_recorded(

@@ -27,7 +27,7 @@ TRAJECTORIES = '/joint_trajectory_controller/joint_trajectory'
 ROBOT = 'simulated_robot'
 HOME = [0, -1.1, 1.4, -0.4, 0, 0]
 
-pytestmark = [pytest.mark.ros, pytest.mark.patient]
+pytestmark = pytest.mark.ros
 
 
 def _start(start_node: StartNode, **parameters: object) -> NodeProcess:
