@@ -8,18 +8,20 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
+from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from builders.ros_graph import RosClient, StartNode
-from sysid_ros.nodes.exciter import MotionClock, steps_on_time
+from sysid_ros.nodes.exciter import JointStates, MotionClock, steps_on_time
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
 EXCITER = 'exciter'
@@ -256,6 +258,37 @@ def test_a_driver_that_repeats_its_last_state_is_silent(
     assert ros_client.wait(exciter) == 2
     assert 'motion started' in exciter.output
     assert '1 s without a new state on /joint_states' in exciter.output
+
+
+def test_while_time_stands_still_the_command_is_sent_again_and_ctrl_c_ends_it(
+    start_node: StartNode, ros_client: RosClient
+):
+    commands = _collect(ros_client, Float64MultiArray, ARRAYS)
+    resting = JointState(name=list(HOME), position=list(HOME.values()))
+    resting.header.stamp = now = Time(sec=7)
+    states = ros_client.node.create_publisher(JointState, '/joint_states', 10)
+    clock = ros_client.node.create_publisher(Clock, '/clock', 10)
+    ros_client.node.create_timer(0.05, lambda: states.publish(resting))
+    exciter = start_node(EXCITER, model=ARM, duration=60.0, **SIMULATED)
+    ros_client.spin_until(lambda: 'waiting for the time on /clock' in exciter.output)
+    ros_client.node.create_timer(0.05, lambda: clock.publish(Clock(clock=now)))
+    ros_client.spin_until(lambda: len(commands) > 1)
+    assert commands[0] == commands[1]
+    assert 'time stands still; sending the command of 0.00 s again' in exciter.output
+    assert exciter.stop() == 0
+    assert 'interrupted; holding the last command' in exciter.output
+
+
+def test_states_are_silent_once_they_have_not_come_in_a_motion():
+    clock = _Ticks(10**9)
+    node = cast('Node', SimpleNamespace(create_subscription=lambda *_: None))
+    states = JointStates(node, '/joint_states', cast('MotionClock', clock), lambda *_: None)
+    states._receive(JointState())
+    assert not states.is_silent(since=500, limit=0.9)
+    clock.wait(0)
+    assert states.is_silent(since=500, limit=0.9)
+    assert not states.is_silent(since=500, limit=0.0)
+    assert not states.is_silent(since=clock.now(), limit=0.9)
 
 
 class _Ticks:
