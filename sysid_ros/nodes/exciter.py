@@ -255,7 +255,7 @@ class Exciter:
             if now - self._reminded >= PATIENCE_SECONDS:
                 self._reminded = now
                 self._log.info(f'waiting for {" and ".join(filter(None, missing))}')
-        elif now - self._listening_since >= STATUS_SECONDS:
+        elif now - self._listening_since >= STATUS_SECONDS and not self._closing.is_set():
             self._timer.cancel()
             self._motion = self._from_here()
             if self._states is None:

@@ -9,10 +9,7 @@ time waits for commands: what is slow then takes longer, and changes nothing.
 from __future__ import annotations
 
 import array
-import contextlib
 import math
-import queue
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -21,8 +18,10 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
+from rclpy.clock import Clock, ClockType
+from rclpy.duration import Duration
 from rclpy.node import Node
-from rosgraph_msgs.msg import Clock
+from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
@@ -36,6 +35,7 @@ from sysid_ros.nodes.graph import CLOCK
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import (
     DEPTH,
+    FAREWELL_SECONDS,
     GRAPH_SECONDS,
     PATIENCE_SECONDS,
     STATUS_SECONDS,
@@ -121,13 +121,13 @@ _TRAJECTORIES = 'joint_trajectory_controller/joint_trajectory'
 
 
 class SimulatedRobot:
-    """A plant that is stepped in a thread of its own.
+    """A plant that is stepped by callbacks: of a timer in real time, of commands in simulated time.
 
     Sample k has the stamp t0 + k / rate, whenever it is computed. A command acts at the robot's
     time when it comes.
     """
 
-    def __init__(self, node: Node, stop: Stop) -> None:
+    def __init__(self, node: Node, _: Stop) -> None:
         """Declare parameters, build the plant and begin to publish."""
         self._log = node.get_logger()
         self._config = config = declare(node, SimulatedRobotConfig)
@@ -154,99 +154,92 @@ class SimulatedRobot:
         self._topics = {Float64MultiArray: arrays, JointTrajectory: trajectories}
         self._reader = CommandReader(plant)
         self._warned: set[str] = set()
-        #: Commands as they come, and None to wake up the thread that takes them.
-        self._commands: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for kind, topic in self._topics.items():
-            node.create_subscription(kind, topic, self._commands.put, DEPTH)
+        self._warned_slow = False
         self._awaited = f'{arrays} and {trajectories}'
         self._ready = (
             f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on {states}, '
             f'commands from {self._awaited}'
         )
         self._stamp_ns = 0
-        work = self._follow_wall
-        if config.command_rate:
-            self._clock = node.create_publisher(Clock, CLOCK, DEPTH)
-            work = self._follow_commands
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=stop.guard, args=(work,), name='stepping')
-        self._thread.start()
+        self._now = 0.0
+        simulated = config.command_rate > 0
+        self._begin_ns, self._begin = time.time_ns(), time.monotonic()
+        if simulated:
+            self._begin_ns = _BEGIN_NS
+            self._clock = node.create_publisher(ClockMessage, CLOCK, DEPTH)
+            self._instant = self._repeated = 0
+            self._go_on()
+        take = self._take_and_go_on if simulated else self._take_now
+        for kind, topic in self._topics.items():
+            node.create_subscription(kind, topic, take, DEPTH)
+        period = GRAPH_SECONDS if simulated else min(1.0 / config.rate, _LONGEST_PAUSE)
+        tick = self._repeat if simulated else self._catch_up
+        node.create_timer(period, tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def close(self) -> None:
-        """Stop stepping."""
-        self._closing.set()
-        self._commands.put(None)
-        self._thread.join()
+        """Let the last states arrive."""
+        self._states.wait_for_all_acked(Duration(seconds=FAREWELL_SECONDS))
 
-    def _follow_wall(self) -> None:
-        """Keep up with the wall's clock."""
-        self._begin_ns, begin = time.time_ns(), time.monotonic()
-        period = min(1.0 / self._config.rate, _LONGEST_PAUSE)
-        warned = False
-        now = 0.0
-        while not self._closing.is_set():
-            message = None
-            with contextlib.suppress(queue.Empty):
-                message = self._commands.get(timeout=period - now % period)
-            now = time.monotonic() - begin
-            self._simulate(now)
-            if message is not None:
-                self._apply(now, message)
-            behind = time.monotonic() - begin - now
-            if behind > STATUS_SECONDS and not warned:
-                warned = True
-                self._log.warning(
-                    f'this machine is too slow for the robot in real time, {behind:.1f} s behind; '
-                    'with command_rate time waits'
-                )
+    # In real time
 
-    def _follow_commands(self) -> None:
-        """Go on to the next instant of the commands' rate with each command that comes."""
-        self._begin_ns = _BEGIN_NS
-        instant = 0
-        while not self._closing.is_set():
-            instant += 1
-            now = instant / self._config.command_rate
-            self._simulate(now)
-            # All states from before have been sent when somebody reads this time.
-            clock = Clock(clock=_stamp(self._ns(now)))
-            self._clock.publish(clock)
-            message = self._wait(clock)
-            if message is not None:
-                self._apply(now, message)
+    def _catch_up(self) -> None:
+        """Simulate up to the wall's clock."""
+        self._now = time.monotonic() - self._begin
+        self._simulate()
+        behind = time.monotonic() - self._begin - self._now
+        if behind > STATUS_SECONDS and not self._warned_slow:
+            self._warned_slow = True
+            self._log.warning(
+                f'this machine is too slow for the robot in real time, {behind:.1f} s behind; '
+                'with command_rate time waits'
+            )
 
-    def _wait(self, clock: Clock) -> Any:
-        """Return the next command, None at the end.
+    def _take_now(self, message: Any) -> None:
+        self._catch_up()
+        self._apply(message)
 
-        Until it comes, time stands still. Who comes now, or has lost it, is told the time and where
-        the robot is.
-        """
-        since, said = time.monotonic(), False
-        while True:
-            with contextlib.suppress(queue.Empty):
-                return self._commands.get(timeout=GRAPH_SECONDS)
-            self._clock.publish(clock)
-            if self._stamp_ns:
-                self._states.publish(self._state)
-            if not said and time.monotonic() - since > PATIENCE_SECONDS:
-                said = True
-                seconds = clock.clock.sec + clock.clock.nanosec / SECOND_NS
-                self._log.info(f'{seconds:.2f} s: time waits for a command on {self._awaited}')
+    # In simulated time
+
+    def _go_on(self) -> None:
+        """Simulate up to the next instant of the commands' rate."""
+        self._instant += 1
+        self._now = self._instant / self._config.command_rate
+        self._simulate()
+        self._repeated = 0
+        # All states from before have been sent when somebody reads this time.
+        self._clock.publish(ClockMessage(clock=_stamp(self._ns(self._now))))
+
+    def _take_and_go_on(self, message: Any) -> None:
+        self._apply(message)
+        self._go_on()
+
+    def _repeat(self) -> None:
+        """Say the time and the last state again while time stands still: somebody may come now."""
+        self._repeated += 1
+        if self._repeated == 1:
+            return
+        now = _stamp(self._ns(self._now))
+        self._clock.publish(ClockMessage(clock=now))
+        if self._stamp_ns:
+            self._states.publish(self._state)
+        if self._repeated == round(PATIENCE_SECONDS / GRAPH_SECONDS):
+            seconds = self._ns(self._now) / SECOND_NS
+            self._log.info(f'{seconds:.2f} s: time waits for a command on {self._awaited}')
+
+    # In either
 
     def _ns(self, now: float) -> int:
         """Return the stamp of a time of the plant, ns."""
         return self._begin_ns + round(now * SECOND_NS)
 
-    def _simulate(self, until: float) -> None:
-        for sample in self._plant.advance(until):
+    def _simulate(self) -> None:
+        for sample in self._plant.advance(self._now):
             self._send_state(sample)
             if self._ready:
                 self._log.info(self._ready)
                 self._ready = ''
-            if self._closing.is_set():
-                return
 
-    def _apply(self, now: float, message: Any) -> None:
+    def _apply(self, message: Any) -> None:
         try:
             values = self._reader.read(message)
         except RosError as err:
@@ -255,9 +248,9 @@ class SimulatedRobot:
                 self._warned.add(topic)
                 self._log.warning(f'ignoring a command on {topic}: {err}')
             return
-        self._plant.command(now, values)
+        self._plant.command(self._now, values)
         if isinstance(values, np.ndarray):
-            self._send_applied(self._ns(now), values)
+            self._send_applied(self._ns(self._now), values)
 
     def _send_state(self, sample: Sample) -> None:
         late = self._config.stamp_jitter * self._random.standard_normal()
