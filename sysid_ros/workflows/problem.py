@@ -21,11 +21,9 @@ from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from sysid_ros.alignment import Alignment, align
-from sysid_ros.alignment.axes import in_namespace
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.lag import late_velocities, only, without_late
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
@@ -36,7 +34,7 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     command_quantity,
-    raw_values,
+    model_values,
     scalar_joints,
     topic_columns,
 )
@@ -44,8 +42,8 @@ from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.search import Mechanism
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.alignment.trajectories import NothingLeftError
+from sysid_ros.alignment.turns import read_columns
 from sysid_ros.bags import BagColumns
-from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.tables import recordings
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import (
@@ -227,7 +225,7 @@ def subject_of(config: CalibrationConfig) -> Subject:
         add_actuators(spec, mapping.actuators)
     elif takes_efforts(spec):
         path = next(path for path, role in bags_of(config) if role == 'train')
-        found.bags[path] = in_namespace(read_bag(path), config.namespace)
+        found.bags[path] = read_columns(path, config.namespace)
         imply_actuators(spec, config.model, found.bags[path])
     return found
 
@@ -267,7 +265,7 @@ def load(
     read, refused, short = [], [], []
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = bags_read.pop(path, None) or in_namespace(read_bag(path), config.namespace)
+        columns = bags_read.pop(path, None) or read_columns(path, config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
         try:
             check_driven(columns, model, pairing, undriven)
@@ -327,7 +325,7 @@ def read_aligned(
     chosen: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
         chosen = load_mapping(Path(mapping))
-    columns = in_namespace(read_bag(bag), namespace)
+    columns = read_columns(bag, namespace)
     if isinstance(model, Path):
         spec = load_spec(model, packages)
         imply_actuators(spec, model, columns, chosen)
@@ -633,15 +631,9 @@ def check_driven(
     _check_followed(bag, model, commands, positions)
 
 
-def _values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
-    """Return the (n,) values of a column in units of the model."""
-    values: NDArray[np.float64] = pair.scale * raw_values(bag, pair) + pair.offset
-    return values
-
-
 def _extent(bag: BagColumns, pair: Pair) -> float:
     """Return how far the values of a column are apart; 0 where there are none."""
-    values = _values(bag, pair)
+    values = model_values(bag, pair)
     known = values[np.isfinite(values)]
     return float(np.subtract(*np.percentile(known, _RANGE[::-1]))) if len(known) else 0.0
 
@@ -730,7 +722,7 @@ def _follows(bag: BagColumns, command: Pair, position: Pair) -> bool:
     """
     sides = []
     for pair in (command, position):
-        values = _values(bag, pair)
+        values = model_values(bag, pair)
         known = np.isfinite(values)
         sides.append((topic_columns(bag, pair.topic).receive_ns[known], values[known]))
     start = max(times[0] for times, _ in sides)
