@@ -162,18 +162,16 @@ class SimulatedRobot:
         )
         self._stamp_ns = 0
         self._now = 0.0
-        simulated = config.command_rate > 0
         self._begin_ns, self._begin = time.time_ns(), time.monotonic()
-        if simulated:
+        take, tick, period = self._take_now, self._catch_up, min(1.0 / config.rate, _LONGEST_PAUSE)
+        if config.command_rate:
             self._begin_ns = _BEGIN_NS
             self._clock = node.create_publisher(ClockMessage, CLOCK, DEPTH)
             self._instant = self._repeated = 0
+            take, tick, period = self._take_and_go_on, self._repeat, GRAPH_SECONDS
             self._go_on()
-        take = self._take_and_go_on if simulated else self._take_now
         for kind, topic in self._topics.items():
             node.create_subscription(kind, topic, take, DEPTH)
-        period = GRAPH_SECONDS if simulated else min(1.0 / config.rate, _LONGEST_PAUSE)
-        tick = self._repeat if simulated else self._catch_up
         node.create_timer(period, tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def close(self) -> None:
