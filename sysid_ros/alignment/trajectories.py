@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import enum
 import io
 from collections.abc import Iterable, Iterator
@@ -45,6 +46,7 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.alignment.segments import (
     InitialState,
+    Piece,
     Segment,
     Signals,
     StampedSamples,
@@ -53,6 +55,7 @@ from sysid_ros.alignment.segments import (
     find_segments,
     initial_state,
     marker_topics,
+    within,
 )
 from sysid_ros.alignment.stamps import (
     Stamped,
@@ -190,6 +193,41 @@ def align(
         (int(instants[-1]) - began) / SECOND_NS,
         begins,
     )
+
+
+def kept_columns(
+    bag: BagColumns, alignment: Alignment, stamps: StampChoice, segments: SegmentsConfig
+) -> BagColumns:
+    """Return what segments leave of a bag, of which they made an alignment."""
+    if segments == SegmentsConfig():
+        return bag
+    used = {pair.topic for pair in alignment.pairs}
+    stamped, _ = stamp_topics(bag, used, stamps)
+    spans = [
+        Piece(each.origin_ns, each.origin_ns + round(each.duration * SECOND_NS))
+        for each in alignment.sequences
+    ]
+    topics = []
+    for topic in bag.topics:
+        if topic.topic in used:
+            rows = within(stamped[topic.topic].times_ns, spans)
+            header, sent = (
+                None if times is None else times[rows] for times in (topic.header_ns, topic.sent_ns)
+            )
+            fields = tuple(
+                dataclasses.replace(field, values=field.values[rows]) for field in topic.fields
+            )
+            topics.append(
+                dataclasses.replace(
+                    topic,
+                    receive_ns=topic.receive_ns[rows],
+                    header_ns=header,
+                    sent_ns=sent,
+                    fields=fields,
+                    legs=None,
+                )
+            )
+    return dataclasses.replace(bag, topics=tuple(topics))
 
 
 def _masked(

@@ -41,7 +41,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.search import Mechanism
 from sysid_ros.alignment.stamps import StampSource
-from sysid_ros.alignment.trajectories import NothingLeftError
+from sysid_ros.alignment.trajectories import NothingLeftError, kept_columns
 from sysid_ros.alignment.turns import read_columns
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.tables import recordings
@@ -267,13 +267,6 @@ def load(
         observer.stage(f'reading {path}')
         columns = bags_read.pop(path, None) or read_columns(path, config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
-        try:
-            check_driven(columns, model, pairing, undriven)
-        except NotToldError as err:
-            # Forces may tell what drove the robot, which is known when the estimator is chosen.
-            if config.estimator in ('simulation', 'windows'):
-                raise
-            refused.append(err)
         if look is not None:
             look(columns, role, model)
         try:
@@ -288,7 +281,15 @@ def load(
         except NothingLeftError as err:
             short.append((role, err))
             continue
-        del columns  # before the next bag is read
+        kept = kept_columns(columns, alignment, config.stamps, config.segments)
+        try:
+            check_driven(kept, model, pairing, undriven)
+        except NotToldError as err:
+            # Forces may tell what drove the robot, which is known when the estimator is chosen.
+            if config.estimator in ('simulation', 'windows'):
+                raise
+            refused.append(err)
+        del columns, kept  # before the next bag is read
         for item in alignment.health:
             if item.kind is FindingKind.SIMULATED_TIME:
                 observer.stage(f'{item.subject}: {item.detail}')
