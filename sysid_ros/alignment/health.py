@@ -117,6 +117,12 @@ class FindingKind(StrEnum):
         'It says nothing of its joint.',
         'Check plug and driver, move the joint, and record again.',
     )
+    DISAGREES = (
+        'disagrees',
+        Grade.FAULT,
+        'The others are fitted without it, as without one of another robot or load.',
+        'Find what was different when it was recorded, and record it again.',
+    )
     EMERGENCY_STOP = 'e-stop', Grade.NOTE, 'The stopped pieces are left out.'
     GAP = (
         'gap',

@@ -95,6 +95,8 @@ _FOLLOWS = 0.1
 #: A joint's next step of this length, s, is predicted from so many of its own steps and as many of
 #: its command.
 _STEP_S, _LAGS = 0.1, 10
+#: A recording that disagrees is left out where so many others agree.
+_OTHERS = 3
 #: Level of the test whether commands help in that: of 55 motions of joints of a real arm the least
 #: sure one has 4e-25.
 _LEVEL = 1e-5
@@ -164,6 +166,37 @@ class Problem:
             return dataclasses.replace(recording, alignment=alignment)
 
         return dataclasses.replace(self, recordings=tuple(map(of, self.recordings)))
+
+    def without(self, sequences: Collection[str]) -> Problem:
+        """Return the problem without the training bags that these sequences are of.
+
+        What is left says so. All stay where fewer than three others are left for each of them.
+        """
+
+        def is_one(recording: CalibrationBag) -> bool:
+            names = {sequence.name for sequence in recording.alignment.sequences}
+            return recording.role == 'train' and not names.isdisjoint(sequences)
+
+        trained = sum(recording.role == 'train' for recording in self.recordings)
+        apart = [recording for recording in self.recordings if is_one(recording)]
+        if not apart or _OTHERS * len(apart) > trained - len(apart):
+            return self
+        findings = tuple(
+            HealthFinding(
+                recording.alignment.bag,
+                recording.alignment.bag,
+                FindingKind.DISAGREES,
+                1,
+                'a fit to all explains it far worse than the others',
+            )
+            for recording in apart
+        )
+        first, *others = (recording for recording in self.recordings if recording not in apart)
+        alignment = dataclasses.replace(
+            first.alignment, health=(*first.alignment.health, *findings)
+        )
+        first = dataclasses.replace(first, alignment=alignment)
+        return dataclasses.replace(self, recordings=(first, *others))
 
 
 def check_base(model: mujoco.MjModel, measured: Collection[str]) -> None:
