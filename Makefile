@@ -58,31 +58,26 @@ PARALLEL := --dist worksteal --numprocesses
 # Some tests wait for processes of their own: one worker more than processors fills the time.
 WAITING := $(shell echo $$(($$(nproc) + 1)))
 
-# $(call beside,TESTS,OTHERS): lint, and run tests while the types are checked, and while others
-# need the processor in time: these go first.
+# $(call beside,TESTS): lint, and run tests while the types are checked.
 define beside
 failed=0
-logs=$$(mktemp -d)
-trap 'rm -rf "$$logs"' EXIT
+types=$$(mktemp)
+trap 'rm -f "$$types"' EXIT
 $(BIN)/ruff check . || failed=1
 $(BIN)/ruff format --check . || failed=1
-nice -n 15 $(BIN)/mypy >"$$logs/types" 2>&1 & types=$$!
-$(2) >"$$logs/others" 2>&1 & others=$$!
-nice -n 15 $(1) || failed=1
-wait $$others || failed=1
-wait $$types || failed=1
-cat "$$logs"/*
+$(BIN)/mypy >"$$types" 2>&1 & checked=$$!
+$(1) || failed=1
+wait $$checked || failed=1
+cat "$$types"
 exit $$failed
 endef
 
 check: venv ## Lint, check types and run the quick tests, for daily work
-	@$(call beside,$(PYTEST) $(PARALLEL) auto -m 'not slow and not ros and not nightly and not shared',true)
+	@$(call beside,$(PYTEST) $(PARALLEL) auto -m 'not slow and not ros and not nightly and not shared')
 
-# Nodes that have deadlines are tested one after the other. One that fails is run once more, and
-# counted as rerun: a machine may stall for longer than any robot.
 # Properties are tested with the same examples every time; `make check` looks for others.
 test: venv $(ROBOTS) ## Lint, check types and run the tests
-	@$(call beside,$(PYTEST) $(PARALLEL) $(WAITING) --hypothesis-profile=ci -m 'not nightly and (not ros or patient)',$(PYTEST) --reruns 1 -m 'ros and not patient and not nightly')
+	@$(call beside,$(PYTEST) $(PARALLEL) $(WAITING) --hypothesis-profile=ci -m 'not nightly')
 
 nightly: venv $(ROBOTS) ## Build and install the package, open the report in a browser, make the site
 	$(PYTEST) --numprocesses $(WAITING) -m nightly

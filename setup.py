@@ -97,7 +97,6 @@ TEST = (
     'nbformat',
     'playwright>=1.49',  # it drives the system's Chromium, and downloads no other
     'pytest',
-    'pytest-rerunfailures',
     'pytest-xdist',
     'ruff',
     'setuptools>=70.1,<80',  # the newest that colcon builds with

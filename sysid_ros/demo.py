@@ -12,13 +12,11 @@ import argparse
 import contextlib
 import fnmatch
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,19 +37,8 @@ _COPIED = ('arm.xml', 'calibration.yaml')
 TRUTH = 'truth.yaml'
 #: Where it is there: what drives the robot's joints in place of the model's actuators.
 _SERVOS = 'servos.yaml'
-#: Longest wait for a process to be ready or to end, s.
-_TIMEOUT = 30.0
-#: Longest wait for the refit of the last part, s.
-_REFIT_TIMEOUT = 300.0
 #: The refit is asked for so often, s.
 _REQUEST_SECONDS = 5.0
-#: A recording is made again, so often in all, when more commands than this were skipped because
-#: the machine was busy, or when the simulated robot strayed for that reason.
-_ATTEMPTS = 3
-_SKIPPED = 5
-COMMANDS = '/forward_position_controller/commands'
-#: What the robot says that it did with them, as a driver or controller should.
-APPLIED = '/simulated_robot/applied_commands'
 #: How often it looks whether all processes still run, s.
 _LOOK_SECONDS = 0.5
 #: ROS domains that leave the ephemeral ports alone.
@@ -85,6 +72,7 @@ class _Node:
             arguments += ['-p', f'{key}:={value}']
         self.ended_well = False
         self._lines: list[str] = []
+        self._ended = False
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
             arguments,
@@ -104,47 +92,40 @@ class _Node:
                 self._lines.append(line)
                 self._changed.notify_all()
         with self._changed:
+            self._ended = True
             self._changed.notify_all()
 
-    def wait_for(self, text: str, timeout: float = _TIMEOUT) -> None:
-        """Wait for a line that contains a text."""
+    def wait_for(self, text: str, timeout: float | None = None) -> bool:
+        """Wait for a line that contains a text, as long as the process lives; say if it came.
 
-        def seen() -> bool:
-            return self.said(text) or not self._reader.is_alive()
+        Raises:
+            RosError: The process ended before.
+        """
+
+        def said() -> bool:
+            return any(text in line for line in self._lines)
 
         with self._changed:
-            self._changed.wait_for(seen, timeout)
-            if not self.said(text):
-                why = f'within {timeout:g} s' if self._reader.is_alive() else 'before it ended'
-                raise RosError(f'The {self.name} did not say {text!r} {why}.')
+            self._changed.wait_for(lambda: said() or self._ended, timeout)
+            if self._ended and not said():
+                raise RosError(f'The {self.name} ended without {text!r}; its lines say why.')
+            return said()
 
-    def said(self, text: str) -> bool:
-        """Return whether a line contained a text."""
-        return any(text in line for line in self._lines)
-
-    def count(self, text: str) -> int:
-        """Return the number in front of a text, 0 when no line contained it."""
-        found = re.findall(rf'(\d+) {re.escape(text)}', ''.join(self._lines))
-        return int(found[-1]) if found else 0
-
-    def wait(self, timeout: float, needed: Sequence[_Node] = ()) -> None:
+    def wait(self, needed: Sequence[_Node]) -> None:
         """Wait for the process to end by itself, with success, as long as others are needed.
 
         Raises:
-            RosError: It does not end in time or ends with an error, or one of the others ends.
+            RosError: It ends with an error, or one of the others ends.
         """
-        deadline = time.monotonic() + timeout
         while self._process.poll() is None:
             for other in needed:
                 if other.has_ended:
                     raise RosError(
                         f'The {other.name} ended before the {self.name}; its lines say why.'
                     )
-            if time.monotonic() > deadline:
-                raise RosError(f'The {self.name} did not end within {timeout:g} s.')
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LOOK_SECONDS)
-        self._reader.join(_TIMEOUT)
+        self._reader.join()
         if self._process.returncode:
             raise RosError(f'The {self.name} ended with exit code {self._process.returncode}.')
 
@@ -154,15 +135,10 @@ class _Node:
         return self._process.poll() is not None
 
     def stop(self) -> None:
-        """End the process as Ctrl-C does; kill it when it does not end."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._reader.join(_TIMEOUT)
+        """End the process as Ctrl-C does, unless it has ended."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait()
+        self._reader.join()
         self.ended_well = self._process.returncode == 0
 
 
@@ -201,22 +177,7 @@ def record(
     for number, name in enumerate(RECORDINGS):
         bag = folder / 'bags' / name
         print(f'\nRecording {bag}', flush=True)
-        for attempt in range(1, _ATTEMPTS + 1):
-            last = attempt == _ATTEMPTS
-            skipped = record_one(assets, bag, shared, 10 * seed + number, duration, driver, last)
-            if skipped is not None and skipped <= _SKIPPED:
-                break
-            how = 'the motion was stopped'
-            if skipped is not None:
-                how = f'{skipped} commands were skipped'
-            if last:
-                raise RosError(
-                    f'This machine is too busy for a robot in real time: in each of {_ATTEMPTS} '
-                    f'recordings of {bag} it was held up, in the last one {how}; a fit to that '
-                    'would be rejected, so stop what else runs here and start the demo again.'
-                )
-            print(f'This machine was too busy meanwhile, {how}: recording it again', flush=True)
-            shutil.rmtree(bag, ignore_errors=True)
+        record_one(assets, bag, shared, 10 * seed + number, duration, driver)
     return shared
 
 
@@ -237,12 +198,11 @@ def record_one(
     seed: int,
     duration: float,
     driver: Driver,
-    last: bool,
-) -> int | None:
-    """Record one motion; return how many commands were skipped, None where it was stopped.
+) -> None:
+    """Record one motion, in simulated time: it waits for all processes.
 
     Raises:
-        RosError: A process failed, and it was the last attempt or no matter of speed.
+        RosError: A process failed.
     """
     model = bag.parent.parent / 'arm.xml'
     servos = assets / _SERVOS
@@ -256,19 +216,14 @@ def record_one(
             seed=seed,
             stamp_jitter=driver.stamp_jitter,
             loss=driver.loss,
+            command_rate=driver.command_rate,
             **({'servos': servos} if servos.is_file() else {}),
         )
         nodes.append(robot)
         robot.wait_for('simulated robot ready')
-        recorder = _Node(
-            'recorder',
-            environment,
-            output=bag,
-            topics=f"['/joint_states', '{COMMANDS}', '{APPLIED}']",
-        )
+        recorder = _Node('recorder', environment, output=bag, use_sim_time=True)
         nodes.append(recorder)
-        # For the commands: the motion should not begin before somebody can record it.
-        recorder.wait_for('waiting for')
+        recorder.wait_for('recording /clock, ')
         exciter = _Node(
             'exciter',
             environment,
@@ -277,23 +232,16 @@ def record_one(
             duration=duration,
             rate=driver.command_rate,
             max_tracking_error=driver.max_tracking_error,
-            # A busy machine holds up the simulation, which comes to no harm.
-            state_timeout=_TIMEOUT,
+            use_sim_time=True,
         )
         nodes.append(exciter)
-        try:
-            exciter.wait(duration + 2 * _TIMEOUT, needed=(robot, recorder))
-        except RosError:
-            if last or not exciter.said('Stopped the motion'):
-                raise
-            return None
+        exciter.wait(needed=(robot, recorder))
     finally:
         for node in reversed(nodes):
             node.stop()
     failed = [node.name for node in nodes if not node.ended_well]
     if failed:
         raise RosError(f'These processes ended with an error: {", ".join(failed)}.')
-    return exciter.count('commands were skipped')
 
 
 def _calibrate(assets: Path, folder: Path) -> None:
@@ -378,23 +326,21 @@ def _refit(folder: Path, environment: Mapping[str, str]) -> None:
         calibrator.wait_for('ready')
         node = rclpy.create_node('demo')
         client = node.create_client(Trigger, '/calibrator/refit')
-        client.wait_for_service(_TIMEOUT)
         # Fast DDS may lose the first request to a service that has just been discovered
         # (github.com/ros2/rmw_fastrtps/issues/842). The calibrator takes one at a time.
-        for _ in range(int(_TIMEOUT / _REQUEST_SECONDS)):
+        asked = False
+        while not asked:
+            client.wait_for_service(_REQUEST_SECONDS)
             client.call_async(Trigger.Request())
-            with contextlib.suppress(RosError):
-                calibrator.wait_for('refitting', _REQUEST_SECONDS)
-                break
-        calibrator.wait_for('idle: the last refit', _REFIT_TIMEOUT)
+            asked = calibrator.wait_for('refitting', _REQUEST_SECONDS)
+        calibrator.wait_for('idle: the last refit')
         found: list[Any] = []
         topic = '/calibrator/parameters'
         node.create_subscription(DiagnosticArray, topic, found.append, latched())
-        deadline = time.monotonic() + _TIMEOUT
-        while not found and time.monotonic() < deadline:
+        while not found:
+            if calibrator.has_ended:
+                raise RosError(f'The calibrator ended without {topic}; its lines say why.')
             rclpy.spin_once(node, timeout_sec=_LOOK_SECONDS)
-        if not found:
-            raise RosError(f'Nothing arrived on {topic} within {_TIMEOUT:g} s.')
         for status in found[0].status:
             values = {pair.key: pair.value for pair in status.values}
             print(

@@ -70,14 +70,10 @@ class CommandQueue:
     A command holds until the next, and a trajectory is followed until its end or the next command.
     Within a time step the mean over the time that each command is in force is what the servo gets:
     the integrator's step sees the same impulse as if it had been cut where the command changes.
-
-    Attributes:
-        late: Commands so far that arrived when their time to take effect had passed.
     """
 
     def __init__(self, initial: NDArray[np.float64], delays: NDArray[np.float64]) -> None:
         """Start with (nu,) commands in force, and (nu,) seconds from arrival to effect."""
-        self.late = 0
         self._now = 0.0
         self._current = initial.astype(np.float64)
         self._asked = self._current.copy()
@@ -85,8 +81,8 @@ class CommandQueue:
         self._delays = delays
         self._pending: list[list[_Change]] = [[] for _ in initial]
 
-    def put(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
-        """Add a command that arrived at a time in s; return by how many seconds it is late.
+    def put(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> None:
+        """Add a command that arrived at a time in s.
 
         It is (nu,) values, of which NaN leaves an actuator as it is, or a trajectory. What is late
         takes effect at once.
@@ -97,26 +93,23 @@ class CommandQueue:
             if time_ns >= self._path.end_ns:
                 self._path = None
         if isinstance(values, TrajectoryCommand):
-            return self._follow(time_ns, values)
+            self._follow(time_ns, values)
+            return
         if self._path is not None:
             points = np.full((1, 3, len(values)), np.nan)
             points[0, 0] = values
-            return self._follow(time_ns, TrajectoryCommand(np.zeros(1), points))
-        late = 0.0
+            self._follow(time_ns, TrajectoryCommand(np.zeros(1), points))
+            return
         for row, value in enumerate(values):
             if np.isnan(value):
                 continue
             self._asked[row] = value
-            effect = time + self._delays[row]
-            late = max(late, self._now - effect)
             pending = self._pending[row]
-            key = max(effect, self._now)
+            key = max(time + self._delays[row], self._now)
             place = bisect.bisect_right(pending, key, key=lambda entry: entry[0])
             pending.insert(place, _Change(key, float(value)))
-        self.late += late > 0
-        return late
 
-    def _follow(self, time_ns: int, command: TrajectoryCommand) -> float:
+    def _follow(self, time_ns: int, command: TrajectoryCommand) -> None:
         points = command.points.copy()
         values = points[:, 0]  # a view
         values[:] = np.where(np.isnan(values), self._asked, values)
@@ -126,7 +119,6 @@ class CommandQueue:
         rows = self._path.rows(latest=True)
         self._path.forget(time_ns)
         effects = rows.times_ns[:, None] / SECOND_NS + self._delays
-        late = max(self._now - float(effects[0].min()), 0.0)
         for row, pending in enumerate(self._pending):
             del pending[bisect.bisect_left(pending, effects[0, row], key=lambda entry: entry[0]) :]
             pending += [
@@ -135,8 +127,6 @@ class CommandQueue:
                     effects[:, row].tolist(), rows.states[:, 0, row].tolist(), strict=True
                 )
             ]
-        self.late += late > 0
-        return late
 
     def in_force(self) -> NDArray[np.float64]:
         """Return the (nu,) commands in force where the next step begins."""
@@ -289,14 +279,9 @@ class Plant:
         """Seconds that were simulated so far."""
         return self._step * self.timestep
 
-    @property
-    def late(self) -> int:
-        """Commands so far that came when their time to take effect had passed."""
-        return self._queue.late
-
-    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
+    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> None:
         """Tell the servos where to go; see `CommandQueue.put`."""
-        return self._queue.put(time, values)
+        self._queue.put(time, values)
 
     def advance(self, until: float) -> Iterator[Sample]:
         """Simulate all whole steps up to a time in s, yielding the samples on the way.

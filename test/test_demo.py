@@ -30,8 +30,8 @@ from sysid_ros.workflows.calibrate import identify
 REPOSITORY = Path(__file__).resolve().parent.parent
 ASSETS = REPOSITORY / 'config' / 'demo'
 PENDULUM = REPOSITORY / 'test' / 'data' / 'pendulum'
-#: Longest wait for the whole demo on a busy machine, s.
-TIMEOUT = 300.0
+#: Longest wait for the whole demo, s. Reached only when a test fails.
+TIMEOUT = 1800.0
 
 
 @pytest.fixture
@@ -76,7 +76,6 @@ def pendulum(tmp_path: Path) -> Path:
 
 
 @pytest.mark.ros
-@pytest.mark.patient
 def test_the_demo_records_calibrates_and_refits(
     run_demo: Callable[..., Any], tmp_path: Path, pendulum: Path
 ):
@@ -105,7 +104,6 @@ def test_the_demo_records_calibrates_and_refits(
 
 
 @pytest.mark.ros
-@pytest.mark.patient
 def test_a_recorder_that_dies_ends_the_demo_with_2_and_the_reason(
     run_demo: Callable[..., Any], tmp_path: Path
 ):
@@ -113,7 +111,7 @@ def test_a_recorder_that_dies_ends_the_demo_with_2_and_the_reason(
 
     done = run_demo('--duration', 600, '--folder', tmp_path)
 
-    said = 'demo: The recorder ended before the exciter; its lines say why.\n'
+    said = "demo: The recorder ended without 'recording /clock, '; its lines say why.\n"
     assert (done.returncode, done.stderr) == (2, said), done.stdout
     assert re.search(r'\[recorder\] recorder: .*bags', done.stdout)
     assert 'Traceback' not in done.stdout
@@ -212,20 +210,3 @@ def test_the_demos_twenty_parameters_are_found_from_two_exact_seconds(tmp_path: 
     assert result.held_out_after < 1.5
     # Commands that act when their stamps say need about 300 simulations.
     assert result.solver.rollouts < 600
-
-
-def test_no_fit_is_made_to_a_recording_that_is_known_to_be_bad(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    skipped = iter((0, 94, None, 94))
-    monkeypatch.setattr(demo, 'record_one', lambda *_: next(skipped))
-    for name in ('_calibrate', '_refit'):
-        monkeypatch.setattr(demo, name, lambda *_: pytest.fail('a fit is made'))
-    assert demo.main(['--assets', str(ASSETS), '--folder', str(tmp_path / 'd')]) == 2
-    out, err = capsys.readouterr()
-    assert err.startswith('demo: This machine is too busy for a robot in real time: in each of 3 ')
-    assert f'{tmp_path}/d/bags/train_2' in err
-    assert 'in the last one 94 commands were skipped' in err
-    assert err.count('\n') == 1
-    assert out.count('recording it again') == 2
-    assert 'the motion was stopped: recording it again' in out

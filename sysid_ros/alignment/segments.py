@@ -25,7 +25,7 @@ from sysid_ros.alignment.health import (
     spans_of,
     spans_where,
 )
-from sysid_ros.alignment.stamps import STEADY_S, Stamped
+from sysid_ros.alignment.stamps import STEADY_S, Stamped, no_time_of_day
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import TEXT
 from sysid_ros.config.schema import MarkerConfig, Ranges, SegmentsConfig
@@ -264,7 +264,8 @@ def held_up(topics: Iterable[TopicColumns]) -> list[Piece]:
     """Return where a robot was held up, by when it sent what it had measured.
 
     What it was told meanwhile has acted later than usual, in bunches or not at all, and nobody says
-    when. Topics without stamps of their own say nothing.
+    when. Topics without stamps of their own say nothing, nor do those that were recorded in
+    simulated time, which waits for the robot.
     """
     pieces = []
     for topic in topics:
@@ -273,6 +274,8 @@ def held_up(topics: Iterable[TopicColumns]) -> list[Piece]:
             continue
         sent = topic.receive_ns if topic.sent_ns is None else topic.sent_ns
         rows = np.flatnonzero(sent > 0)
+        if no_time_of_day(sent[rows]):
+            continue
         header, late = header[rows], (sent - header)[rows] / SECOND_NS
         block = ((header - header.min(initial=0)) / (STEADY_S * SECOND_NS)).astype(np.int64)
         for each in np.unique(block):

@@ -324,6 +324,9 @@ def _common(
         if topic.header_ns is not None
         if (fit := compare_clocks(topic.receive_ns, topic.header_ns)) is not None
     }
+    if all(no_time_of_day(topic.receive_ns) for topic in topics if len(topic.receive_ns)):
+        # A recorder in simulated time is as late as the simulation is fast: that is no other clock.
+        fits = {name: fit for name, fit in fits.items() if abs(fit.offset) >= OTHER_CLOCK_S}
     jumps = [
         (name, jump)
         for name, fit in fits.items()
@@ -340,8 +343,6 @@ def _common(
     if any(fit.simulated for fit in fits.values()):
         return _simulated(bag, topics, {name for name, fit in fits.items() if fit.simulated})
     findings = []
-    if all(no_time_of_day(topic.receive_ns) for topic in topics if len(topic.receive_ns)):
-        fits = {name: fit for name, fit in fits.items() if abs(fit.offset) >= OTHER_CLOCK_S}
     offsets = [fit.offset for fit in fits.values()]
     drifts = {fit.drifts for fit in fits.values()}
     mixed = by_receive or len(drifts) > 1 or np.ptp(offsets or [0.0]) > _TWO_CLOCKS_S
@@ -432,7 +433,7 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     usable = np.zeros(len(times), dtype=bool)
     for _, rows in message_parts(topic):
         usable[rows] = longest_increasing(times[rows])
-    dropped = times[~usable]
+    dropped = times[~usable & ~_copies(topic, times)]
     if len(dropped):
         repeated = int(np.isin(dropped, times[usable]).sum())
         detail = f'rows left out: {repeated} repeat a stamp, {len(dropped) - repeated} go back'
@@ -444,6 +445,19 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     elif stamps == 'receive' or _receive_only(topic):
         source = 'receive' if sent is None else 'sent'
     return Stamped(times, usable, tuple(findings), fit, source)
+
+
+def _copies(topic: TopicColumns, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which of (n,) rows the next one repeats, with its stamp: leaving it out loses nothing.
+
+    A driver says again what it has said where it has nothing new, as in simulated time that waits.
+    """
+    same = np.append(times[:-1] == times[1:], False)
+    rows = np.flatnonzero(same)
+    for field in topic.fields:
+        both = field.values[rows], field.values[rows + 1]
+        same[rows] &= np.all((both[0] == both[1]) | np.isnan(both).all(axis=0), axis=1)
+    return same
 
 
 def topic_timing(

@@ -74,6 +74,10 @@ class SimulatedRobotConfig(Section):
     rate: Annotated[float, Field(ge=1, le=10_000)] = Field(
         default=500.0, description='joint state messages per second'
     )
+    command_rate: Annotated[float, Field(ge=0, le=5_000)] = Field(
+        default=0.0,
+        description='commands per second of simulated time, which waits for each; 0 is real time',
+    )
     encoder_bits: Annotated[int, Field(ge=0, le=32)] = Field(
         default=14, description='encoder counts per turn are 2^bits; 0 means exact'
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.clock import Clock, ClockType
+from rclpy.clock import Clock, ClockType, JumpThreshold
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
@@ -47,17 +47,49 @@ from sysid_ros.workflows.excitation.drives import (
 from sysid_ros.workflows.excitation.motion import quintic
 
 
+class MotionClock:
+    """What a motion goes by: in simulated time the node's clock, else a steady one."""
+
+    def __init__(self, node: Node) -> None:
+        self._simulated = bool(node.get_parameter('use_sim_time').value)
+        self._clock = Clock(clock_type=ClockType.STEADY_TIME)
+        self._woken = threading.Event()
+        if self._simulated:
+            self._clock = node.get_clock()
+            step = JumpThreshold(min_forward=Duration(nanoseconds=1), min_backward=None)
+            self._jumps = self._clock.create_jump_callback(step, post_callback=self.wake)
+
+    def now(self) -> int:
+        """Return the time, ns; 0 as long as simulated time is not known."""
+        return int(self._clock.now().nanoseconds)
+
+    def wake(self, _: object = None) -> None:
+        """Let the thread that waits look again."""
+        self._woken.set()
+
+    def wait(self, moment: int) -> bool:
+        """Wait for a moment, ns, and return at it or before; False where time stands still."""
+        before = self.now()
+        left = max(moment - before, 0) / SECOND_NS
+        woken = self._woken.wait(PATIENCE_SECONDS if self._simulated and left else left)
+        self._woken.clear()
+        return woken or not left or self.now() > before
+
+
 class JointStates:
     """The latest positions of a topic's joints, rad or m; None before the first message."""
 
-    def __init__(self, node: Node, topic: str, on_state: Callable[[int, Any], None]) -> None:
+    def __init__(
+        self, node: Node, topic: str, clock: MotionClock, on_state: Callable[[int, Any], None]
+    ) -> None:
         """Subscribe to a topic, named in full; ``on_state`` gets the stamp, ns, and the message."""
         self.topic = topic
         self.positions: dict[str, float] | None = None
         self._node = node
+        self._clock = clock
         self._on_state = on_state
         self._stamp = 0
-        self._heard = time.monotonic()
+        self._heard = 0
         best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
         node.create_subscription(JointState, topic, self._receive, best_effort)
 
@@ -68,34 +100,43 @@ class JointStates:
         published = self._node.count_publishers(self.topic)
         return f'a {"JointState" if published else "publisher"} of {self.topic}'
 
-    def is_silent(self, limit: float) -> bool:
-        """Whether new states have stopped coming for so many seconds; 0 means never."""
-        return bool(limit and time.monotonic() - self._heard > limit)
+    def is_silent(self, since: int, limit: float) -> bool:
+        """Whether no new state has come since a time, ns, for so many seconds; 0 means never."""
+        return bool(limit and self._clock.now() - max(since, self._heard) > limit * SECOND_NS)
 
     def _receive(self, message: Any) -> None:
         stamp = message.header.stamp.sec * SECOND_NS + message.header.stamp.nanosec
         # A driver that repeats its last state is as silent as one that sends none.
-        if stamp != self._stamp or not stamp:
-            self._heard = time.monotonic()
+        if stamp and stamp == self._stamp:
+            return
+        self._heard = self._clock.now()
         self._stamp = stamp
         self.positions = dict(zip(message.name, message.position, strict=False))
         self._on_state(stamp, message)
 
 
-def steps_on_time(rate: float, last: int, closing: threading.Event) -> Iterator[int]:
-    """Yield the steps 0 to last at a rate, 1/s, without those whose time is over.
+def steps_on_time(
+    clock: MotionClock, rate: float, last: int, closing: threading.Event
+) -> Iterator[int]:
+    """Yield the steps 0 to last at a rate, 1/s, without those whose time is over; hold the last.
 
-    The last one is never left out, unless ``closing`` is set before.
+    That one is never left out, unless ``closing`` is set before. The latest is yielded again where
+    time stands still: whoever lets it go on may not have heard of it.
     """
-    start = time.monotonic()
+    start = clock.now()
     step = 0
-    yield step
-    while step < last:
-        due = int((time.monotonic() - start) * rate)
-        step = min(max(step + 1, due), last)
-        if closing.wait(max(0.0, start + step / rate - time.monotonic())):
-            return
+    while step <= last:
         yield step
+        due = int((clock.now() - start) / SECOND_NS * rate)
+        following = max(step + 1, min(due, last))
+        moment = start + round(following / rate * SECOND_NS)
+        while clock.now() < moment:
+            moves = clock.wait(moment)
+            if closing.is_set():
+                return
+            if not moves:
+                yield step
+        step = following
 
 
 DEFAULT_TOPICS = {
@@ -163,7 +204,8 @@ class Exciter:
             node, 'commands_topic', config.commands_topic or DEFAULT_TOPICS[config.message]
         )
         awaited = config.wait_for and resolve_topic(node, 'wait_for', config.wait_for)
-        self._states = JointStates(node, awaited, self._on_state) if awaited else None
+        self._clock = clock = MotionClock(node)
+        self._states = JointStates(node, awaited, clock, self._on_state) if awaited else None
         kind = JointTrajectory if by_name else Float64MultiArray
         self._publisher = node.create_publisher(kind, topic, 10)
         self._guard = Guard(
@@ -179,18 +221,24 @@ class Exciter:
         self._breach: Breach | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=stop.guard, args=(self._move,), name='sender')
+        # With the clock, which comes by a callback.
+        stop.last = self.close
         self._reminded = -math.inf
         self._listeners = 0
         self._listening_since = time.monotonic()
-        # Not the node's clock: the schedule is the wall clock's, also with use_sim_time.
+        # Not the node's clock: before the motion, simulated time may stand still.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = node.create_timer(GRAPH_SECONDS, self._look, clock=steady)
 
     def close(self) -> None:
         """Bring the robot to a halt, if it moves."""
-        self._closing.set()
+        self._halt()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def _halt(self) -> None:
+        self._closing.set()
+        self._clock.wake()
 
     # Waiting for the robot
 
@@ -202,11 +250,12 @@ class Exciter:
             self._listeners, self._listening_since = listeners, now
         missing = [] if self._states is None else [self._states.missing()]
         missing.append('' if listeners else f'a subscriber of {self._publisher.topic_name}')
+        missing.append('' if self._clock.now() else 'the time on /clock')
         if any(missing):
             if now - self._reminded >= PATIENCE_SECONDS:
                 self._reminded = now
                 self._log.info(f'waiting for {" and ".join(filter(None, missing))}')
-        elif now - self._listening_since >= STATUS_SECONDS:
+        elif now - self._listening_since >= STATUS_SECONDS and not self._closing.is_set():
             self._timer.cancel()
             self._motion = self._from_here()
             if self._states is None:
@@ -227,7 +276,7 @@ class Exciter:
         self._alarms = self._alarms + 1 if breach else 0
         if self._alarms >= _IN_A_ROW:
             self._breach = breach
-            self._closing.set()
+            self._halt()
 
     def _in_force(self, stamp: int) -> NDArray[np.float64] | None:
         """Return the command of the moment that a state is stamped with, None before the first.
@@ -274,17 +323,22 @@ class Exciter:
             f'motion started: {motion.duration:.1f} s at {rate:g} Hz on '
             f'{self._publisher.topic_name}'
         )
-        step, sent, reported = 0, 0, 0.0
-        for step in steps_on_time(rate, len(motion.times) - 1, self._closing):
-            sent += 1
+        start = self._clock.now()
+        step, sent, reported = -1, 0, 0.0
+        for following in steps_on_time(self._clock, rate, len(motion.times) - 1, self._closing):
+            if following == step:
+                at = motion.times[step]
+                self._log.info(f'time stands still; sending the command of {at:.2f} s again')
+            sent += following > step
+            step = following
             self._send(motion.commands[step])
             if motion.times[step] - reported >= PATIENCE_SECONDS:
                 reported = float(motion.times[step])
                 self._log.info(f'{reported:.0f} of {motion.duration:.0f} s')
             limit = self._config.state_timeout
-            if self._states is not None and self._states.is_silent(limit):
+            if self._states is not None and self._states.is_silent(start, limit):
                 self._breach = Breach(f'{limit:g} s without a new state on {self._states.topic}')
-                self._closing.set()
+                self._halt()
         if self._closing.is_set():
             self._brake(float(motion.times[step]))
         if skipped := step + 1 - sent:
@@ -311,7 +365,7 @@ class Exciter:
         # Where it is now: following a moving joint would keep it moving.
         here = dict(self._states.positions or {}) if self._states is not None else {}
         fades = np.array([not drive.takes_positions for drive in self._drives])
-        start = time.monotonic()
+        start = self._clock.now()
         for step in range(1, steps + 1):
             speed = 1.0 - step / steps
             moment = begin + (1.0 - speed**2) * steps / rate / 2.0
@@ -324,7 +378,11 @@ class Exciter:
                 part = float(quintic(np.array(step / steps)))
                 command = self._guard.nearer(command, here, part)
             self._send(command)
-            time.sleep(max(0.0, start + step / rate - time.monotonic()))
+            moment = start + round(step / rate * SECOND_NS)
+            while (moves := self._clock.wait(moment)) and self._clock.now() < moment:
+                pass
+            if not moves:
+                break
         why = 'interrupted' if self._breach is None else self._breach.reason
         self._log.info(f'{why}; holding the last command')
 

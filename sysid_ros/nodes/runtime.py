@@ -42,13 +42,18 @@ WORK_SECONDS = 30.0
 
 
 class Stop:
-    """A request to end the process, made from any thread, callback or signal handler."""
+    """A request to end the process, made from any thread, callback or signal handler.
+
+    Attributes:
+        last: What a node does when its end is requested and its callbacks still run.
+    """
 
     def __init__(self) -> None:
         # Unlike an Event, a SimpleQueue may be used in a signal handler that interrupts itself.
         self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.error: BaseException | None = None
         self.requested = False
+        self.last: Callable[[], None] | None = None
 
     def request(self, error: BaseException | None = None) -> None:
         """Ask for the end; the first error that is given decides the exit code."""
@@ -214,6 +219,8 @@ def _spin(node: Node, stop: Stop, threads: int) -> None:
     thread = threading.Thread(target=stop.guard, args=(work,), name='executor', daemon=True)
     thread.start()
     stop.wait()
+    if stop.last is not None:
+        stop.last()
     if thread.is_alive():
         # Callbacks run that wait already: a recorder's last messages are among them.
         drained = threading.Event()

@@ -1,14 +1,16 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ``simulated_robot`` node does: run a plant in real time between its topics."""
+"""What the ``simulated_robot`` node does: run a plant between its topics.
+
+In real time it is a robot whose clock is the machine's. In simulated time it owns the clock, and
+time waits for commands: what is slow then takes longer, and changes nothing.
+"""
 
 from __future__ import annotations
 
 import array
 import math
-import threading
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
+from rclpy.clock import Clock, ClockType
+from rclpy.duration import Duration
 from rclpy.node import Node
+from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
@@ -26,14 +31,16 @@ from sysid_ros.config.files import load_servos
 from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description
+from sysid_ros.nodes.graph import CLOCK
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import (
     DEPTH,
+    FAREWELL_SECONDS,
+    GRAPH_SECONDS,
     PATIENCE_SECONDS,
     STATUS_SECONDS,
     Stop,
     latched,
-    quiet_node,
 )
 from sysid_ros.plant import Noise, Plant, Sample, TrajectoryCommand, load_truth
 from sysid_ros.vocabulary import SECOND_NS, Quantity
@@ -41,82 +48,28 @@ from sysid_ros.vocabulary import SECOND_NS, Quantity
 #: (nu,) commands, NaN for the actuators that are not named, or a trajectory.
 Command = NDArray[np.float64] | TrajectoryCommand
 
-#: Simulated time stays so far behind the clock, s. A command is in time when Python gets to it
-#: within this and its delay; the stamps of samples and the effect of commands do not move by it.
-#: No pause of the stepping thread is longer.
-_LAG = 0.010
-#: A delay that only a busy machine has, s: of commands beyond that of the fastest one, and of the
-#: simulation behind the clock. It catches up in strides as long.
-_BUSY = 0.020
+#: When simulated time begins, ns: a stamp of zero is none.
+_BEGIN_NS = SECOND_NS
+#: In real time states are computed at least so often, s.
+_LONGEST_PAUSE = 0.01
 
 
-class CommandInbox:
-    """Commands for a plant from two topics, of arrays and of trajectories.
+class CommandReader:
+    """Reads commands for a plant from messages, of arrays and of trajectories."""
 
-    A callback would come when Python has time for it. The middleware's stamp does not depend on
-    that, but rclpy's EventsExecutor does not hand it on: messages are taken here, from a node that
-    no executor spins.
-    """
-
-    def __init__(self, node: Node, plant: Plant, arrays: str, trajectories: str) -> None:
-        """Subscribe to the topics, which are named in full."""
-        self._log = node.get_logger()
+    def __init__(self, plant: Plant) -> None:
         self._drives = plant.drives
         self._by_joint = {
             drive.joint: row
             for row, drive in enumerate(plant.drives)
             if drive.joint and drive.takes_positions
         }
-        self._warned: set[str] = set()
-        self._fastest: int | None = None
-        self._latest = 0
-        self._node = quiet_node(node, 'commands')
-        # No executor spins the node: the callback is never called.
-        self._sources = tuple(
-            (self._node.create_subscription(kind, topic, lambda _: None, DEPTH), read)
-            for kind, topic, read in (
-                (Float64MultiArray, arrays, self._read_array),
-                (JointTrajectory, trajectories, self._read_trajectory),
-            )
-        )
 
-    def close(self) -> None:
-        """Leave the graph."""
-        self._node.destroy_node()
-
-    def fetch(self) -> list[tuple[int, Command]]:
-        """Return what arrived since the last call: when, ns since the epoch, and the command."""
-        commands = []
-        for subscription, read in self._sources:
-            while taken := subscription.handle.take_message(
-                subscription.msg_type, subscription.raw
-            ):
-                message, info = taken
-                arrival = self._arrival(info)
-                try:
-                    commands.append((arrival, read(message)))
-                except RosError as err:
-                    topic = subscription.topic_name
-                    if topic not in self._warned:
-                        self._warned.add(topic)
-                        self._log.warning(f'ignoring a command on {topic}: {err}')
-        return commands
-
-    def _arrival(self, info: Mapping[str, int]) -> int:
-        """Return when a command arrived, ns, after those before it.
-
-        What a busy machine held up counts as having come as fast as the fastest: the machine's
-        other work is no part of the robot.
-        """
-        # Not every middleware stamps what it sends and receives.
-        arrival = info['received_timestamp'] or time.time_ns()
-        if info['source_timestamp']:
-            transit = arrival - info['source_timestamp']
-            self._fastest = transit if self._fastest is None else min(transit, self._fastest)
-            if transit - self._fastest > _BUSY * SECOND_NS:
-                arrival = info['source_timestamp'] + self._fastest
-        self._latest = max(arrival, self._latest + 1)
-        return self._latest
+    def read(self, message: Any) -> Command:
+        """Return the command that a message holds, or raise a RosError."""
+        if isinstance(message, Float64MultiArray):
+            return self._read_array(message)
+        return self._read_trajectory(message)
 
     def _read_array(self, message: Any) -> Command:
         """Read one command per actuator."""
@@ -168,21 +121,20 @@ _TRAJECTORIES = 'joint_trajectory_controller/joint_trajectory'
 
 
 class SimulatedRobot:
-    """A plant that follows the wall clock in a thread of its own.
+    """A plant that is stepped by callbacks: of a timer in real time, of commands in simulated time.
 
-    Sample k has the stamp t0 + k / rate, t0 being the clock at the start: late computation delays a
-    message, but neither moves its stamp nor adds up.
+    Sample k has the stamp t0 + k / rate, whenever it is computed. A command acts at the robot's
+    time when it comes.
     """
 
-    def __init__(self, node: Node, stop: Stop) -> None:
+    def __init__(self, node: Node, _: Stop) -> None:
         """Declare parameters, build the plant and begin to publish."""
         self._log = node.get_logger()
-        config = declare(node, SimulatedRobotConfig)
+        self._config = config = declare(node, SimulatedRobotConfig)
         self._plant = plant = _plant(config)
         if not plant.settled:
             self._log.warning('the robot does not come to rest in its home pose; it starts moving')
         # Jitter and loss are those of a poor driver.
-        self._jitter, self._loss = config.stamp_jitter, config.loss
         self._random = np.random.default_rng((config.seed, 1))
         states, arrays, trajectories = (
             node.resolve_topic_name(name) for name in (_STATES, _ARRAYS, _TRAJECTORIES)
@@ -199,62 +151,110 @@ class SimulatedRobot:
             for row, drive in enumerate(plant.drives)
             if drive.joint
         }
-        self._inbox = CommandInbox(node, plant, arrays, trajectories)
-        self._period = min(1.0 / config.rate, _LAG)
-        self._stamp_ns = self._since_ns = 0
+        self._topics = {Float64MultiArray: arrays, JointTrajectory: trajectories}
+        self._reader = CommandReader(plant)
+        self._warned: set[str] = set()
+        self._warned_slow = False
+        self._awaited = f'{arrays} and {trajectories}'
         self._ready = (
             f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on {states}, '
-            f'commands from {arrays} and {trajectories}'
+            f'commands from {self._awaited}'
         )
-        self._closing = threading.Event()
-        self._thread = threading.Thread(
-            target=stop.guard, args=(self._follow_clock,), name='stepping'
-        )
-        self._thread.start()
+        self._stamp_ns = 0
+        self._now = 0.0
+        self._begin_ns, self._begin = time.time_ns(), time.monotonic()
+        take, tick, period = self._take_now, self._catch_up, min(1.0 / config.rate, _LONGEST_PAUSE)
+        if config.command_rate:
+            self._begin_ns = _BEGIN_NS
+            self._clock = node.create_publisher(ClockMessage, CLOCK, DEPTH)
+            self._instant = self._repeated = 0
+            take, tick, period = self._take_and_go_on, self._repeat, GRAPH_SECONDS
+            self._go_on()
+        for kind, topic in self._topics.items():
+            node.create_subscription(kind, topic, take, DEPTH)
+        node.create_timer(period, tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def close(self) -> None:
-        """Stop stepping."""
-        self._closing.set()
-        self._thread.join()
-        self._inbox.close()
-        if self._plant.late:
-            self._log.warning(f'{self._plant.late} commands came too late for their time of effect')
+        """Let the last states arrive."""
+        self._states.wait_for_all_acked(Duration(seconds=FAREWELL_SECONDS))
 
-    def _follow_clock(self) -> None:
-        start_ns = time.time_ns()
-        announced = False
-        plant = self._plant
-        # The start takes a while to get up to speed.
-        warned, warned_late = STATUS_SECONDS - PATIENCE_SECONDS, -math.inf
-        while not self._closing.is_set():
-            now = (time.time_ns() - start_ns) / SECOND_NS
-            behind = now - _LAG - plant.time
-            if behind > _BUSY + self._period and now - warned > PATIENCE_SECONDS:
-                warned = now
-                self._log.warning(f'the simulation is {1e3 * behind:.0f} ms behind the clock')
-            for arrival_ns, values in self._inbox.fetch():
-                late = plant.command((arrival_ns - start_ns) / SECOND_NS, values)
-                if late and now - warned_late > PATIENCE_SECONDS:
-                    warned_late = now
-                    self._log.warning('a command came too late and takes effect at once')
-                if isinstance(values, np.ndarray):
-                    self._send_applied(arrival_ns + round(late * SECOND_NS), values)
-            for sample in plant.advance(min(now - _LAG, plant.time + _BUSY)):
-                self._send_state(start_ns, sample)
-                if not announced:
-                    announced = True
-                    self._log.info(self._ready)
-            elapsed = (time.time_ns() - start_ns) / SECOND_NS
-            is_late = elapsed - _LAG - plant.time > self._period + plant.timestep
-            # Else it wakes up next on the grid of the period.
-            self._closing.wait(0.0 if is_late else self._period - elapsed % self._period)
+    # In real time
 
-    def _send_state(self, start_ns: int, sample: Sample) -> None:
-        late = self._jitter * self._random.standard_normal()
-        if self._random.random() < self._loss:
+    def _catch_up(self) -> None:
+        """Simulate up to the wall's clock."""
+        self._now = time.monotonic() - self._begin
+        self._simulate()
+        behind = time.monotonic() - self._begin - self._now
+        if behind > STATUS_SECONDS and not self._warned_slow:
+            self._warned_slow = True
+            self._log.warning(
+                f'this machine is too slow for the robot in real time, {behind:.1f} s behind; '
+                'with command_rate time waits'
+            )
+
+    def _take_now(self, message: Any) -> None:
+        self._catch_up()
+        self._apply(message)
+
+    # In simulated time
+
+    def _go_on(self) -> None:
+        """Simulate up to the next instant of the commands' rate."""
+        self._instant += 1
+        self._now = self._instant / self._config.command_rate
+        self._simulate()
+        self._repeated = 0
+        # All states from before have been sent when somebody reads this time.
+        self._clock.publish(ClockMessage(clock=_stamp(self._ns(self._now))))
+
+    def _take_and_go_on(self, message: Any) -> None:
+        self._apply(message)
+        self._go_on()
+
+    def _repeat(self) -> None:
+        """Say the time and the last state again while time stands still: somebody may come now."""
+        self._repeated += 1
+        if self._repeated == 1:
             return
-        stamp_ns = start_ns + round((sample.time + late) * SECOND_NS)
-        self._stamp_ns = max(stamp_ns, self._stamp_ns + 1)
+        now = _stamp(self._ns(self._now))
+        self._clock.publish(ClockMessage(clock=now))
+        if self._stamp_ns:
+            self._states.publish(self._state)
+        if self._repeated == round(PATIENCE_SECONDS / GRAPH_SECONDS):
+            seconds = self._ns(self._now) / SECOND_NS
+            self._log.info(f'{seconds:.2f} s: time waits for a command on {self._awaited}')
+
+    # In either
+
+    def _ns(self, now: float) -> int:
+        """Return the stamp of a time of the plant, ns."""
+        return self._begin_ns + round(now * SECOND_NS)
+
+    def _simulate(self) -> None:
+        for sample in self._plant.advance(self._now):
+            self._send_state(sample)
+            if self._ready:
+                self._log.info(self._ready)
+                self._ready = ''
+
+    def _apply(self, message: Any) -> None:
+        try:
+            values = self._reader.read(message)
+        except RosError as err:
+            topic = self._topics[type(message)]
+            if topic not in self._warned:
+                self._warned.add(topic)
+                self._log.warning(f'ignoring a command on {topic}: {err}')
+            return
+        self._plant.command(self._now, values)
+        if isinstance(values, np.ndarray):
+            self._send_applied(self._ns(self._now), values)
+
+    def _send_state(self, sample: Sample) -> None:
+        late = self._config.stamp_jitter * self._random.standard_normal()
+        if self._random.random() < self._config.loss:
+            return
+        self._stamp_ns = max(self._ns(sample.time + late), self._stamp_ns + 1)
         message = self._state
         message.header.stamp = _stamp(self._stamp_ns)
         message.position = array.array('d', sample.position.tobytes())
@@ -266,9 +266,7 @@ class SimulatedRobot:
         """Say by joint what (nu,) commands ask of the drives, and since when."""
         drives = self._plant.drives
         message = JointState(name=[drives[row].joint for row in self._quantities])
-        # Of commands that act at once because all came too late, the last one lasts.
-        self._since_ns = max(since_ns, self._since_ns + 1)
-        message.header.stamp = _stamp(self._since_ns)
+        message.header.stamp = _stamp(since_ns)
         asked = [
             drives[row].position(float(values[row]))
             if drives[row].takes_positions

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sysid_ros.alignment import align
 from sysid_ros.alignment.inspection import inspect
 from sysid_ros.alignment.pairing import map_columns
+from sysid_ros.alignment.segments import held_up as held_up_pieces
 from sysid_ros.alignment.stamps import compare_clocks, one_clock, stamp, stamp_topics
 from sysid_ros.bags import BagColumns, SetBack
 
@@ -172,6 +173,20 @@ def test_simulated_time_is_used_and_not_taken_for_a_clock_that_is_off(columns: A
     carried = stamp('bag', command, choice)
     assert (found.source, carried.source) == ('simulated', 'simulated')
     np.testing.assert_allclose(carried.times_ns / 1e9, simulated[::7], atol=1e-3)
+
+
+def test_a_recorder_in_simulated_time_may_be_late_as_a_fast_simulation_makes_it(columns: Any):
+    late = np.where(TIMES < 14.0, 0.01, 0.4) + 0.3 * ((TIMES > 20.0) & (TIMES < 20.5))
+    state = columns.topic('/js', TIMES, {'position': {'a': TIMES}}, receive=TIMES + late)
+    begin = columns.start - 10**9
+    own = [each - begin for each in (state.receive_ns, state.header_ns)]
+    simulated = dataclasses.replace(state, receive_ns=own[0], header_ns=own[1])
+    assert [one_clock('bag', [each], 'auto')[0] for each in (simulated, state)] == [
+        'auto',
+        {'/js': 'receive'},
+    ]
+    assert held_up_pieces([simulated]) == []
+    assert len(held_up_pieces([state])) > 0
 
 
 #: When commands were sent: every 20 ms, a little unevenly.

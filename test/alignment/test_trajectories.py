@@ -139,16 +139,22 @@ def test_gaps_jitter_and_rates_are_counted(arm: Any, columns: Any):
     assert _kinds(_align(columns.bag(columns.state(TIMES)), arm))['jitter'] == 0
 
 
-def test_duplicates_reordered_and_future_stamps_cost_one_row_each(arm: Any, columns: Any):
+def test_repeated_reordered_and_future_stamps_cost_one_row_each_and_copies_none(
+    arm: Any, columns: Any
+):
     times = TIMES.copy()
     times[20] = times[19]
     times[40] = times[30] + 0.001
     times[60] = 500.0
-    alignment = _align(columns.bag(columns.state(times)), arm)
+    # The next message says the same at the same time.
+    times[80] = times[79]
+    state = columns.state(times)
+    state.fields[0].values[20] += 0.1
+    alignment = _align(columns.bag(state), arm)
     kinds = _kinds(alignment)
     assert kinds['reordered stamp'] == 3
     (series,) = alignment.sequences[0].measurements
-    np.testing.assert_allclose(series.times, np.delete(TIMES, [20, 40, 60]), atol=1e-9)
+    np.testing.assert_allclose(series.times, np.delete(TIMES, [20, 40, 60, 80]), atol=1e-9)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 #: demo takes one from 51 on, without asking who else is there.
 DOMAINS = range(1, 51)
 #: Longest wait for anything that a process does, seconds. Reached only when a test fails.
-TIMEOUT = 120.0
+TIMEOUT = 600.0
 #: Longest wait for the answer to a request before it is repeated, seconds.
 _ANSWER_SECONDS = 5.0
 #: Messages that may wait to be taken.

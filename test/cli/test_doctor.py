@@ -132,7 +132,6 @@ def test_the_command_ends_with_0_where_all_that_is_needed_is_there(
 
 
 @pytest.mark.ros
-@pytest.mark.patient
 def test_a_topic_is_seen_with_its_rate_in_its_own_domain(
     start_node: StartNode, monkeypatch: pytest.MonkeyPatch
 ):

@@ -35,7 +35,7 @@ from sysid_ros.plant import Noise, Plant
 from sysid_ros.results.store import history, use_again
 from sysid_ros.workflows.calibrate import calibrate
 
-pytestmark = [pytest.mark.ros, pytest.mark.patient]
+pytestmark = pytest.mark.ros
 
 CALIBRATOR = 'calibrator'
 READY = 'ready: call'

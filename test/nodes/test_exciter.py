@@ -4,21 +4,24 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Time
+from rclpy.node import Node
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from builders.ros_graph import RosClient, StartNode
-from sysid_ros.nodes.exciter import steps_on_time
+from sysid_ros.nodes.exciter import JointStates, MotionClock, steps_on_time
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
 EXCITER = 'exciter'
@@ -48,8 +51,9 @@ RAIL = """
 
 pytestmark = pytest.mark.ros
 
-#: Limits that a stalled machine breaks, as it should, are claims of other tests.
-FREE = {'max_velocity': 0.0, 'max_tracking_error': 0.0, 'state_timeout': 0.0}
+#: Of a robot whose time waits for commands, and of those who go by it.
+WAITING: dict[str, object] = {'command_rate': 100.0}
+SIMULATED: dict[str, object] = {'use_sim_time': True}
 
 
 def _collect(client: RosClient, kind: Any, topic: str) -> list[Any]:
@@ -59,55 +63,52 @@ def _collect(client: RosClient, kind: Any, topic: str) -> list[Any]:
     return messages
 
 
-def test_robot_and_exciter_move_at_their_rates(start_node: StartNode, ros_client: RosClient):
-    commands: list[Any] = []
-    numbers: list[int] = []
+def _stamp_ns(message: Any) -> int:
+    return int(message.header.stamp.sec) * 10**9 + int(message.header.stamp.nanosec)
 
-    def command(message: Any, info: dict[str, int]) -> None:
-        commands.append(message)
-        numbers.append(info['publication_sequence_number'])
 
-    ros_client.node.create_subscription(Float64MultiArray, ARRAYS, command, 1000)
-    robot = start_node(ROBOT, model=ARM, rate=100.0)
+def test_in_simulated_time_each_command_comes_at_its_instant_and_none_is_skipped(
+    start_node: StartNode, ros_client: RosClient
+):
     states = _collect(ros_client, JointState, '/joint_states')
+    applied = _collect(ros_client, JointState, '/simulated_robot/applied_commands')
+    robot = start_node(ROBOT, model=ARM, rate=100.0, **WAITING)
     ros_client.spin_until(lambda: bool(states))
-    exciter = start_node(EXCITER, model=ARM, duration=2.0, ramp=0.3, **FREE)
+    exciter = start_node(EXCITER, model=ARM, duration=2.0, ramp=0.3, **SIMULATED)
     assert ros_client.wait(exciter) == 0, exciter.output
     assert 'motion finished' in exciter.output
-    # On a busy machine messages are late or lost, the first ones too; stamps stay on their grid.
-    stamps = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in states]
-    periods = np.diff(stamps) / 1e7
-    np.testing.assert_allclose(periods, np.maximum(1, np.round(periods)), rtol=0, atol=1e-6)
-    moved = np.ptp([message.position for message in states], axis=0)
-    assert np.all(moved > 0.3)
-    sent = np.array([message.data for message in commands])
-    if numbers[0] == 1:
-        np.testing.assert_allclose(sent[0], states[0].position, atol=0.02)
-    skipped = re.search(r'(\d+) commands were skipped', exciter.output)
-    if skipped is None:
-        assert np.max(np.abs(np.diff(sent, axis=0)) / np.diff(numbers)[:, None]) < 0.1
-    assert 200 < numbers[-1] + (int(skipped[1]) if skipped else 0) < 250
+    assert 'skipped' not in exciter.output
+    # Of what the robot says again while it waits, one each.
+    found = {_stamp_ns(message): message for message in states}
+    begin = min(found)
+    assert sorted(found) == list(range(begin, max(found) + 1, 10_000_000))
+    # The first command comes when the first period is over, and the last is held for a period.
+    since = [_stamp_ns(message) for message in applied]
+    assert since == list(range(begin + 10_000_000, max(found) + 1, 10_000_000))
+    assert 200 < len(since) < 250
+    assert np.all(np.ptp([message.position for message in states], axis=0) > 0.3)
+    sent = np.array([message.position for message in applied])
+    np.testing.assert_allclose(sent[0], found[begin].position, atol=0.02)
+    assert np.max(np.abs(np.diff(sent, axis=0))) < 0.1
     assert robot.stop() == 0
 
 
-@pytest.mark.patient
 def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: StartNode):
     exciter = start_node(EXCITER, model=ARM)
     exciter.wait_for_line(f'waiting for a publisher of /joint_states and a subscriber of {ARRAYS}')
     assert exciter.stop() == 0
 
 
-@pytest.mark.patient
 def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_client: RosClient):
     commands = _collect(ros_client, JointTrajectory, TRAJECTORIES)
-    start_node(ROBOT, model=ARM).wait_for_line('simulated robot ready')
+    start_node(ROBOT, model=ARM, **WAITING).wait_for_line('simulated robot ready')
     exciter = start_node(
         EXCITER,
         model=ARM,
         message='JointTrajectory',
         duration=60.0,
         ramp=0.2,
-        **FREE,
+        **SIMULATED,
     )
     while len(commands) < 120:
         ros_client.message(JointTrajectory, TRAJECTORIES, latched=False)
@@ -124,7 +125,6 @@ def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_c
     assert speed[-1] < 0.05 * np.max(speed)
 
 
-@pytest.mark.patient
 def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
     start_node: StartNode, tmp_path: Path
 ):
@@ -140,7 +140,6 @@ def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
     assert 'bodies come as near as' in line
 
 
-@pytest.mark.patient
 def test_a_robot_is_not_moved_through_a_body_to_where_the_motion_begins(
     start_node: StartNode, ros_client: RosClient, tmp_path: Path
 ):
@@ -158,55 +157,50 @@ def test_a_robot_is_not_moved_through_a_body_to_where_the_motion_begins(
 class _HeldUp:
     """A robot that is where its commands say, and whose states are held up on their way at times.
 
-    Each state has the stamp of the command that it follows, as the middleware took it: how fast
-    this process runs changes no state. States are held up for long enough to be far from the
-    commands sent meanwhile, and shorter than the second for which the exciter remembers commands;
-    what a busy machine holds up for longer is dropped.
+    It owns the clock: a command lets 10 ms go by. What is held up is late by so much that it is far
+    from the commands sent meanwhile, and less than the second for which the exciter remembers them.
 
     Attributes:
-        late: States that were sent late, in each hold-up that counts.
+        late: States that were sent late.
     """
 
-    SHORTEST, LONGEST = 0.5, 0.8
+    #: Of each round of commands so many are answered at once; then those of so many before come.
+    ROUND, IN_TIME, LATE = 170, 80, 60
 
     def __init__(self, client: RosClient) -> None:
-        self._clock = client.node.get_clock()
         self._states = client.node.create_publisher(JointState, '/joint_states', 100)
-        self._state = JointState(name=list(HOME), position=list(HOME.values()))
-        self._held: list[tuple[int, list[float]]] = []
-        self._in_time = 0
-        self.late: list[int] = []
+        self._clock = client.node.create_publisher(Clock, '/clock', 100)
+        self._poses = [list(HOME.values())]
+        self.late = 0
         client.node.create_subscription(Float64MultiArray, ARRAYS, self._follow, 1000)
-        client.node.create_timer(0.01, self._rest)
+        client.node.create_timer(0.05, self._rest)
 
     def _rest(self) -> None:
-        """Stay at home until the first command."""
-        if not self._held and not self._in_time:
-            self._send(self._clock.now().nanoseconds, list(HOME.values()))
+        """Tell the time, which may be lost, and stay at home until the first command."""
+        if len(self._poses) == 1:
+            self._send(0)
+        self._clock.publish(Clock(clock=self._at(len(self._poses))))
 
-    def _send(self, stamp: int, positions: list[float]) -> None:
-        self._state.header.stamp.sec, self._state.header.stamp.nanosec = divmod(stamp, 10**9)
-        self._state.position = positions
-        self._states.publish(self._state)
+    @staticmethod
+    def _at(instant: int) -> Time:
+        seconds, hundredths = divmod(instant, 100)
+        return Time(sec=1 + seconds, nanosec=hundredths * 10_000_000)
 
-    def _follow(self, message: Any, info: dict[str, int]) -> None:
-        stamp = info['source_timestamp']
-        if self._in_time < 80:
-            self._in_time += 1
-            self._send(stamp, list(message.data))
-            return
-        self._held.append((stamp, list(message.data)))
-        age = 1e-9 * (self._clock.now().nanoseconds - self._held[0][0])
-        if age < self.SHORTEST:
-            return
-        # The last states first in number: those that are late by less say less.
-        if age < self.LONGEST:
-            for held in self._held[: len(self._held) // 2]:
-                self._send(*held)
-                time.sleep(0.001)
-            self.late.append(len(self._held) // 2)
-        self._held.clear()
-        self._in_time = 1
+    def _send(self, instant: int) -> None:
+        state = JointState(name=list(HOME), position=self._poses[instant])
+        state.header.stamp = self._at(instant)
+        self._states.publish(state)
+
+    def _follow(self, message: Any) -> None:
+        self._poses.append(list(message.data))
+        instant = len(self._poses) - 1
+        place = instant % self.ROUND
+        if place < self.IN_TIME:
+            self._send(instant)
+        elif self.IN_TIME + self.LATE <= place < self.ROUND:
+            self._send(instant - self.LATE)
+            self.late += 1
+        self._clock.publish(Clock(clock=self._at(len(self._poses))))
 
 
 def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
@@ -214,13 +208,13 @@ def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
 ):
     robot = _HeldUp(ros_client)
     tight = {'max_tracking_error': 0.2, 'state_timeout': 10.0}
-    exciter = start_node(EXCITER, model=ARM, duration=60.0, ramp=0.5, **tight)
-    ros_client.spin_until(lambda: sum(robot.late) >= 40 or exciter.process.poll() is not None)
-    assert exciter.stop() == 0, exciter.output
+    exciter = start_node(EXCITER, model=ARM, duration=60.0, ramp=0.5, **SIMULATED, **tight)
+    ros_client.spin_until(lambda: robot.late >= 60 or exciter.process.poll() is not None)
+    exciter.process.send_signal(signal.SIGINT)
+    assert ros_client.wait(exciter) == 0, exciter.output
     assert 'interrupted; holding the last command' in exciter.output
 
 
-@pytest.mark.patient
 @pytest.mark.parametrize(
     ('values', 'robot', 'reason'),
     [
@@ -238,11 +232,10 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
 ):
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
     # The robot comes last: a short motion is over before a subscriber that comes late has met it.
-    values = {'duration': 60.0, 'ramp': 1.0, 'state_timeout': 30.0, **values}
-    exciter = start_node(EXCITER, model=ARM, **values)
+    exciter = start_node(EXCITER, model=ARM, duration=60.0, ramp=1.0, **SIMULATED, **values)
     ros_client.spin_until(lambda: ros_client.node.count_publishers(ARRAYS) > 0)
     exciter.wait_for_line('waiting for a publisher of /joint_states')
-    start_node(ROBOT, model=ARM, **robot)
+    start_node(ROBOT, model=ARM, **WAITING, **robot)
     assert ros_client.wait(exciter) == 2
     assert 'exciter: Stopped the motion at ' in exciter.output
     assert reason in exciter.output
@@ -250,7 +243,6 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     assert np.max(speed[-3:]) < 0.1 * np.max(speed)
 
 
-@pytest.mark.patient
 def test_a_driver_that_repeats_its_last_state_is_silent(
     start_node: StartNode, ros_client: RosClient
 ):
@@ -268,19 +260,70 @@ def test_a_driver_that_repeats_its_last_state_is_silent(
     assert '1 s without a new state on /joint_states' in exciter.output
 
 
-@pytest.mark.patient
-def test_a_schedule_skips_what_is_over_but_not_the_last_step_and_ends_when_it_is_told_to():
-    # Nobody counts to a million in a millisecond, a step at a time.
-    steps = list(steps_on_time(rate=1e9, last=10**6, closing=threading.Event()))
-    assert (steps[0], steps[-1]) == (0, 10**6)
-    assert steps == sorted(set(steps))
-    assert len(steps) < 10**6
+def test_while_time_stands_still_the_command_is_sent_again_and_ctrl_c_ends_it(
+    start_node: StartNode, ros_client: RosClient
+):
+    commands = _collect(ros_client, Float64MultiArray, ARRAYS)
+    resting = JointState(name=list(HOME), position=list(HOME.values()))
+    resting.header.stamp = now = Time(sec=7)
+    states = ros_client.node.create_publisher(JointState, '/joint_states', 10)
+    clock = ros_client.node.create_publisher(Clock, '/clock', 10)
+    ros_client.node.create_timer(0.05, lambda: states.publish(resting))
+    exciter = start_node(EXCITER, model=ARM, duration=60.0, **SIMULATED)
+    ros_client.spin_until(lambda: 'waiting for the time on /clock' in exciter.output)
+    ros_client.node.create_timer(0.05, lambda: clock.publish(Clock(clock=now)))
+    ros_client.spin_until(lambda: len(commands) > 1)
+    assert commands[0] == commands[1]
+    assert 'time stands still; sending the command of 0.00 s again' in exciter.output
+    assert exciter.stop() == 0
+    assert 'interrupted; holding the last command' in exciter.output
+
+
+def test_states_are_silent_once_they_have_not_come_in_a_motion():
+    clock = _Ticks(10**9)
+    node = cast('Node', SimpleNamespace(create_subscription=lambda *_: None))
+    states = JointStates(node, '/joint_states', cast('MotionClock', clock), lambda *_: None)
+    states._receive(JointState())
+    assert not states.is_silent(since=500, limit=0.9)
+    clock.wait(0)
+    assert states.is_silent(since=500, limit=0.9)
+    assert not states.is_silent(since=500, limit=0.0)
+    assert not states.is_silent(since=clock.now(), limit=0.9)
+
+
+class _Ticks:
+    """A clock that moves on when it is waited for, by so much each time, ns."""
+
+    def __init__(self, *moves: int) -> None:
+        self._moves: Iterator[int] = iter(moves)
+        self._now = 500
+
+    def now(self) -> int:
+        return self._now
+
+    def wait(self, _: int) -> bool:
+        moved = next(self._moves)
+        self._now += moved
+        return moved > 0
+
+
+def _steps(*moves: int, closing: threading.Event | None = None) -> Iterator[int]:
+    clock = cast('MotionClock', _Ticks(*moves))
+    return steps_on_time(clock, 1e8, 5, closing or threading.Event())
+
+
+def test_a_schedule_skips_what_is_over_but_not_the_last_step():
+    assert list(_steps(4, 6, 10, 10, 10, 10, 10)) == [0, 1, 2, 3, 4, 5]
+    assert list(_steps(31, 9, 70)) == [0, 1, 3, 4, 5]
+    assert list(_steps(10_000)) == [0, 1, 5]
+
+
+def test_a_schedule_yields_a_step_again_while_time_stands_still_and_ends_when_it_is_told_to():
+    assert list(_steps(10, 0, 0, 10, 10, 10, 10, 10)) == [0, 1, 1, 1, 2, 3, 4, 5]
     closing = threading.Event()
     steps = []
-    for step in steps_on_time(rate=1e3, last=10**6, closing=closing):
+    for step in _steps(10, 0, 0, closing=closing):
         steps.append(step)
         if step:
             closing.set()
-    # A busy machine skips the step 1 as well: whichever came after 0 is the last.
-    assert len(steps) == 2
-    assert steps[0] == 0 < steps[1] < 10**6
+    assert steps == [0, 1]

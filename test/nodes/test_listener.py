@@ -22,7 +22,7 @@ from std_msgs.msg import String
 from builders.ros_graph import RosClient
 from sysid_ros.nodes.subscriptions import Listener
 
-pytestmark = [pytest.mark.ros, pytest.mark.patient]
+pytestmark = pytest.mark.ros
 
 #: Longest wait for anything, s. Reached only when a test fails.
 TIMEOUT = 60.0

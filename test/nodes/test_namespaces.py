@@ -21,7 +21,7 @@ EXCITER = 'exciter'
 RECORDER = 'recorder'
 ROBOT = 'simulated_robot'
 
-pytestmark = [pytest.mark.ros, pytest.mark.patient]
+pytestmark = pytest.mark.ros
 
 
 def test_of_two_arms_in_namespaces_one_moves_and_is_recorded(
@@ -64,7 +64,7 @@ def test_every_node_that_tools_show_answers_for_its_parameters(
     recorder = start_node(RECORDER, namespace='/left', output=tmp_path / 'bag')
     recorder.wait_for_line('recording /left/joint_states, ')
     own = {('test_client', '/'), ('recorder', '/left'), ('simulated_robot', '/left')}
-    listening = {('_recorder_listener', '/left'), ('_simulated_robot_commands', '/left')}
+    listening = {('_recorder_listener', '/left')}
 
     def nodes() -> set[tuple[str, str]]:
         return set(ros_client.node.get_node_names_and_namespaces())

@@ -162,7 +162,6 @@ def test_sysid_runs_from_the_workspace(workspace: Path):
 
 
 @pytest.mark.ros
-@pytest.mark.patient
 def test_a_node_from_the_workspace_answers_a_bad_parameter_with_one_line(workspace: Path):
     if importlib.util.find_spec('rclpy') is None:
         pytest.skip('rclpy is not installed')

@@ -183,7 +183,6 @@ def test_a_parameter_file_is_for_its_node_shows_all_and_holds_the_defaults(path:
 
 
 @pytest.mark.ros
-@pytest.mark.patient
 def test_rclpy_reads_the_parameter_files(monkeypatch: pytest.MonkeyPatch):
     rclpy = pytest.importorskip('rclpy')
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
