@@ -37,7 +37,8 @@ from std_srvs.srv import Trigger
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.nodes import CalibratorConfig
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.errors import ConfigError, SysidError, complaint, one_line
+from sysid_ros.files import check_writable
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import (
     EXIT_ERROR,
@@ -302,7 +303,7 @@ class Calibrator:
                 self._publish(Calibration.load(current))
                 self._log.info(f'current is {current}')
             new = self._bags.look(settings, time.time())
-        except (SysidError, OSError) as err:
+        except Exception as err:  # noqa: BLE001 (whatever is in the files, the node stays)
             # A file that is being edited, perhaps; a refit would say so.
             self._log.debug(str(err))
             return
@@ -373,7 +374,7 @@ class Calibrator:
     # Topics
 
     def _say(self, text: str) -> None:
-        self._progress = text
+        self._progress = one_line(text)
         self._log.info(text)
 
     def _publish(self, done: Calibration) -> None:
@@ -444,17 +445,15 @@ def _load(config: CalibratorConfig) -> CalibrationConfig:
             "Expected a calibration.yaml in parameter 'config' (-p config:=FILE), found none."
         )
     overrides = {'output': config.output} if config.output else {}
-    return load_calibration(Path(config.config), overrides)
+    try:
+        return load_calibration(Path(config.config), overrides)
+    except OSError as err:
+        raise ConfigError(complaint(err)) from err
 
 
 def _check(config: CalibratorConfig) -> None:
     """Refuse a configuration that cannot be read, or whose results cannot be put anywhere."""
-    output = _load(config).output
-    existing = next(path for path in (output, *output.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise ConfigError(
-            f'Expected a folder for the output {str(output)!r}, found a file {str(existing)!r}.'
-        )
+    check_writable(_load(config).output)
 
 
 def _summary(done: Calibration) -> str:

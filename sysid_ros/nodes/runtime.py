@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sysid_ros.errors import RosError, SysidError, one_line
+from sysid_ros.errors import RosError, SysidError, complaint, one_line
 
 if TYPE_CHECKING:
     from rclpy.executors import Executor
@@ -103,8 +103,8 @@ def run(name: str, load: Callable[[], Any], args: Sequence[str], *, threads: int
                 _spin(node, stop, threads)
         if stop.error is not None:
             raise stop.error
-    except SysidError as err:
-        print(f'{name}: {err}', file=sys.stderr, flush=True)  # noqa: T201 (after the logger's end)
+    except (SysidError, OSError) as err:
+        print(f'{name}: {complaint(err)}', file=sys.stderr, flush=True)  # noqa: T201 (after the logger's end)
         return EXIT_ERROR
     return 0
 

@@ -420,9 +420,7 @@ def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path,
     assert missing in reason
     accepted, reason = node.change('output', str(problem / 'below'))
     assert not accepted
-    assert reason.startswith(
-        f"Expected a folder for the output '{problem / 'below'}', found a file"
-    )
+    assert reason == f"Cannot write into '{problem / 'below'}': '{problem}' is not a folder."
     assert node.change('output', str(tmp_path / 'elsewhere')) == (True, '')
 
     success, message = node.ask('refit')
@@ -437,7 +435,7 @@ def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path,
     [
         ('', "Expected a calibration.yaml in parameter 'config' (-p config:=FILE), found none."),
         ('model: arm.xml\n', "Missing key 'bags' in "),
-        (CALIBRATION.replace('output: out', 'output: arm.xml'), 'Expected a folder for the output'),
+        (CALIBRATION.replace('output: out', 'output: arm.xml'), 'is not a folder.'),
     ],
 )
 def test_a_bad_configuration_at_the_start_is_one_line_and_exit_code_2(
