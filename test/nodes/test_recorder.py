@@ -73,6 +73,40 @@ def test_a_recorder_that_is_interrupted_twice_leaves_a_readable_bag(graph: Any, 
     assert 'Traceback' not in recorder.output
 
 
+#: A recorder that looks at its messages twice per second, when the middleware keeps ten.
+SLOW_RECORDER = """
+import sys
+from sysid_ros.nodes import subscriptions
+from sysid_ros.nodes.__main__ import main
+
+subscriptions.DEPTH, subscriptions._REST_SECONDS = 10, 0.5
+sys.argv.insert(1, 'recorder')
+sys.exit(main())
+"""
+
+
+@pytest.mark.patient
+@pytest.mark.parametrize('by', ['signal', 'service'])
+@pytest.mark.parametrize('quality', [{}, {'best_effort': True}])
+def test_a_recorder_that_is_behind_counts_every_message_that_it_lost(
+    graph: Any, tmp_path: Path, by: str, quality: dict[str, object]
+):
+    program = tmp_path / 'slow.py'
+    program.write_text(SLOW_RECORDER)
+    recorder = graph.record(program, output=tmp_path / 'bag', topics='/joint_states')
+    published = graph.publish('/joint_states', rate=200, count=300, **quality)
+    published.wait_for_line('published 300')
+    if by == 'service':
+        assert graph.trigger('stop')[0]
+    assert recorder.stop() == 0
+    numbers = graph.read_numbers(tmp_path / 'bag')['/joint_states']
+    missing = 300 - numbers[0] - len(numbers)
+    assert missing > 100
+    assert numbers[-1] == 299
+    total = next(line for line in recorder.output.splitlines() if line.startswith('total'))
+    assert total.split() == ['total', str(len(numbers)), str(missing), '0']
+
+
 @pytest.mark.patient
 def test_a_killed_recorder_loses_at_most_the_last_second(graph: Any, tmp_path: Path):
     recorder = graph.record(output=tmp_path / 'bag', topics='/joint_states')
