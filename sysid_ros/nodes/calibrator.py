@@ -14,6 +14,7 @@ moment, and the node that waits for it stays as quick as it is.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -25,7 +26,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -50,7 +52,7 @@ from sysid_ros.nodes.runtime import (
     latched,
 )
 from sysid_ros.results.checks import headline_lines, next_steps
-from sysid_ros.results.result import CURRENT, REJECTED, CalibrationResult, ParameterResult, Standing
+from sysid_ros.results.result import CalibrationResult, ParameterResult, Standing
 from sysid_ros.results.store import linked, prune
 from sysid_ros.workflows.problem import bags_of
 from sysid_ros.workflows.writing import Calibration
@@ -94,7 +96,7 @@ class Child:
         self._output = settings.output
         self._command = [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', str(config)]
         # A robot has other things to do than to draw.
-        self._command += ['--output', str(settings.output), '--set', 'report.film=false']
+        self._command += ['--output', str(settings.output), '--set', 'report.film=false', '--json']
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._cancelled = False
@@ -103,23 +105,27 @@ class Child:
     def run(self, say: Callable[[str], None]) -> Outcome:
         """Fit, and wait for the end; stages and iterations are told meanwhile."""
         try:
-            # Not by where the links were: somebody may roll back meanwhile.
-            before = set(self._output.iterdir()) if self._output.is_dir() else set()
-            self.outcome = self._judge(before, *self._wait(say))
+            current = linked(self._output)
+            with TemporaryFile('w+') as printed:
+                code, log = self._wait(say, printed)
+                printed.seek(0)
+                self.outcome = self._judge(current, code, log, printed.read())
         finally:
             self._ended.set()
         return self.outcome
 
-    def _judge(self, before: set[Path], code: int, log: str) -> Outcome:
-        """Tell how it ended by its results, which are new, its exit code and its messages."""
-        for link in (CURRENT, REJECTED):
-            folder = linked(self._output, link)
-            if folder is not None and folder not in before:
-                return Outcome(End.DONE, folder, log=log)
+    def _judge(self, current: Path | None, code: int, log: str, printed: str) -> Outcome:
+        """Tell how it ended by its exit code, its messages, and the result that it printed.
+
+        Others may write into the output meanwhile, or roll back from what was ``current``.
+        """
+        if code in (0, 1) and printed:
+            return Outcome(End.DONE, Path(json.loads(printed)['folder']), log=log)
         last = log.rstrip().rpartition('\n')[2]
         if self._cancelled:
-            stage = f'The refit was cancelled while it was at "{self.stage}"'
-            return Outcome(End.CANCELLED, sentence=f'{stage}; what was current still is.', log=log)
+            stays = '; what was current still is' if linked(self._output) == current else ''
+            stage = f'The refit was cancelled while it was at "{self.stage}"{stays}.'
+            return Outcome(End.CANCELLED, sentence=stage, log=log)
         if code == EXIT_ERROR:
             return Outcome(End.REFUSED, sentence=last.removeprefix(_COMPLAINT), log=log)
         # One that was killed said only how far it was.
@@ -137,7 +143,7 @@ class Child:
         """Wait until it has ended; return whether that is so."""
         return self._ended.wait(timeout)
 
-    def _wait(self, say: Callable[[str], None]) -> tuple[int, str]:
+    def _wait(self, say: Callable[[str], None], printed: IO[str]) -> tuple[int, str]:
         """Run the command, pass on what it says, and return exit code and standard error."""
         with self._lock:
             if self._cancelled:
@@ -146,7 +152,7 @@ class Child:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=printed,
                 stderr=subprocess.PIPE,
                 text=True,
                 errors='replace',
