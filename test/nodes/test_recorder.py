@@ -308,6 +308,27 @@ def test_max_duration_ends_the_recording_and_a_bag_that_is_removed_ends_it_with_
 
 
 @pytest.mark.patient
+def test_of_two_recorders_of_one_bag_the_second_ends_with_one_line(graph: Any, tmp_path: Path):
+    bag = tmp_path / 'bag'
+    recorders = [graph.record(output=bag, topics='/joint_states') for _ in range(2)]
+    for recorder in recorders:
+        recorder.wait_for_line('waiting for a publisher of /joint_states')
+    graph.publish('/joint_states', rate=200)
+    graph.client.spin_until(lambda: any(r.process.poll() is not None for r in recorders))
+    (first,) = (recorder for recorder in recorders if recorder.process.poll() is None)
+    (second,) = (recorder for recorder in recorders if recorder is not first)
+    assert second.wait() == 2
+    sentence = f'The bag {str(bag)!r} exists already; choose another name or remove it.'
+    *_, last = second.output.splitlines()
+    assert last == f'recorder: {sentence}'
+    assert second.output.count(sentence) == 1
+    assert 'File "' not in second.output
+    first.wait_for_line('recording /joint_states')
+    assert first.stop() == 0
+    assert graph.read_numbers(bag)['/joint_states']
+
+
+@pytest.mark.patient
 def test_changes_of_parameters_are_checked_and_refused_with_a_reason(graph: Any, tmp_path: Path):
     graph.record(output=tmp_path / 'bag')
     assert graph.client.set_parameter('/recorder', 'max_duration', 12) == (True, '')
