@@ -20,6 +20,7 @@ from sysid_ros.errors import ConfigError
     'calibrate --example > calibration.yaml',
     'calibrate calibration.yaml',
     'calibrate calibration.yaml --set solver.loss=huber -o out/huber',
+    'calibrate calibration.yaml --resume',
 )
 def calibrate(
     context: typer.Context,
@@ -39,6 +40,10 @@ def calibrate(
         ),
     ] = None,
     output: Annotated[Path | None, written('DIR', "for results; default the file's")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option('--resume', help='go on where a fit that was interrupted, or limited, was'),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
@@ -69,7 +74,7 @@ def calibrate(
     from sysid_ros.workflows.calibrate import calibrate
 
     with progress_for(loaded.solver.time, quiet=quiet) as progress:
-        done = calibrate(loaded, command=context.obj, observer=progress)
+        done = calibrate(loaded, command=context.obj, observer=progress, resume=resume)
     code = 0 if done.result.accepted else 1
     if json:
         print_json(

@@ -214,11 +214,11 @@ def node(running: Node, problem: Path) -> Node:
 
 
 def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Return content and time of change of each file below a folder."""
+    """Return content and time of change of each file below a folder, but of a fit's last values."""
     return {
         str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in sorted(folder.rglob('*'))
-        if path.is_file()
+        if path.is_file() and not path.name.startswith('.iterate')
     }
 
 
