@@ -20,7 +20,6 @@ from sysid_ros.errors import ConfigError
     'calibrate --example > calibration.yaml',
     'calibrate calibration.yaml',
     'calibrate calibration.yaml --set solver.loss=huber -o out/huber',
-    'calibrate calibration.yaml --resume',
 )
 def calibrate(
     context: typer.Context,

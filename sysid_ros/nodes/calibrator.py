@@ -61,6 +61,19 @@ from sysid_ros.workflows.writing import Calibration
 NICEST = 19
 #: What the line of an error begins with.
 _COMPLAINT = 'sysid: '
+#: ``sysid``, which ends when its standard input does: with the process that started it, whatever
+#: becomes of that.
+_WATCHED = f"""
+import os, signal, sys, threading, time
+def watch():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep({WORK_SECONDS})
+    os._exit(1)
+threading.Thread(target=watch, daemon=True).start()
+from sysid_ros.cli import main
+sys.exit(main())
+"""
 
 
 class End(Enum):
@@ -94,7 +107,7 @@ class Child:
         self.stage = 'starting'
         self.outcome = Outcome(End.CANCELLED)
         self._output = settings.output
-        self._command = [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', str(config)]
+        self._command = [sys.executable, '-c', _WATCHED, 'calibrate', str(config)]
         # A robot has other things to do than to draw.
         self._command += ['--output', str(settings.output), '--set', 'report.film=false', '--json']
         self._process: subprocess.Popen[str] | None = None
@@ -151,7 +164,7 @@ class Child:
             # In a session of its own: Ctrl-C in a terminal is for the node, which ends it.
             self._process = subprocess.Popen(
                 self._command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=printed,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -169,7 +182,10 @@ class Child:
                     if not self._cancelled:
                         self.stage = line.rstrip()
                 say(line.rstrip())
-        return self._process.wait(), ''.join(said)
+        code = self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        return code, ''.join(said)
 
     def _end(self, number: int) -> None:
         with self._lock:

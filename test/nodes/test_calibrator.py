@@ -310,6 +310,22 @@ def test_a_fit_that_is_killed_is_told_and_the_node_goes_on(node: Node, long_prob
     assert node.ask('refit')[0]
 
 
+def test_a_fit_ends_with_a_node_that_is_killed(
+    start_node: StartNode, ros_client: RosClient, long_problem: Path
+):
+    process = start_node(CALIBRATOR, config=long_problem)
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    node = Node(process, ros_client)
+    node.begin('refit')
+    process.wait_for_line('reading ', FIT_TIMEOUT)
+    fit = Path(f'/proc/{node.child()}')
+
+    process.kill()
+
+    # Nobody waits for a process whose parent is gone, but its parent by adoption.
+    ros_client.spin_until(lambda: not fit.exists() or ') Z ' in (fit / 'stat').read_text())
+
+
 def test_it_refits_when_a_bag_is_finished_and_says_that_the_robot_changed(
     node: Node, problem: Path, recordings: Path
 ):
