@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill -9 at random moments: recorders, ``sysid calibrate``, and calibrators with their refits.
 
-What was published more than a second before the kill must be in a recorder's bag, which ``sysid
-inspect`` reads. ``current`` must lead to the old or the new result, each whole; most fits are
-killed while files are written. Every tenth run is let to its end, and must leave nothing
-hidden. With a node its refit must end.
+What was published a second before the kill must be in a recorder's bag. ``current`` must lead to
+the old or the new result, each whole; most fits are killed while files are written. Every tenth
+is let to its end, and must leave nothing hidden. With a node its refit must end.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -21,7 +19,7 @@ from pathlib import Path
 
 import mujoco
 import yaml
-from recording import Processes, kill, read_line
+from recording import Processes, read_line, run_kills
 from shared.common import ROOT, Table, run, verdict
 
 from sysid_ros.results.store import history, linked
@@ -49,7 +47,6 @@ def sysid(*arguments: object) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, 'PYTHONUNBUFFERED': '1'},
     )
 
 
@@ -80,11 +77,11 @@ class Project:
 
     def look(self) -> tuple[str, str]:
         """Return whether the current result is old or new, and what is wrong, or nothing."""
-        found, current = {entry.folder for entry in history(self.output)}, linked(self.output)
-        which, new = 'old' if current in self.known else 'new', found - self.known
-        if current not in found or not self.known <= found or len(new) > 1:
+        known, current = self.known, linked(self.output)
+        self.known = {entry.folder for entry in history(self.output)}
+        which, new = 'old' if current in known else 'new', self.known - known
+        if current not in self.known or not known <= self.known or len(new) > 1:
             return which, f'current is {current}, new are {new}'
-        self.known = found
         for done in map(Calibration.load, {current, *new}):
             mujoco.MjModel.from_xml_path(str(done.mjcf_path))
             if not done.report_path.read_text().rstrip().endswith('</html>'):
@@ -100,19 +97,8 @@ class Project:
 
 def recorders(*, kills: int = 50) -> bool:
     """Kill recorders."""
-    table = Table('kill:4d', 'messages:9d', 'lost before the kill/s:.3f', 'wrong:5d', 'inspect:7d')
-    well = True
     with tempfile.TemporaryDirectory() as name:
-        for number in range(kills):
-            own = Path(name) / str(number)
-            own.mkdir()
-            loss = kill(own)
-            said, _ = (process := sysid('inspect', own / 'bag')).communicate()
-            read = (process.returncode == 0 or not loss.messages) and 'Traceback' not in said
-            bad = loss.complaint or ('' if read else said[-300:])
-            well &= not bad and not loss.wrong
-            row = loss.messages, loss.seconds, loss.wrong, process.returncode
-            table.row(number, *row, mark=bad)
+        well = run_kills(kills, Path(name))
     return verdict(well, '(at most 1 s lost, nothing wrong, inspect reads each)')
 
 
@@ -160,11 +146,10 @@ def nodes(*, kills: int = 20) -> bool:
             killed = time.monotonic()
             while (fits := project.fits()) and time.monotonic() < killed + ORPHAN_SECONDS:
                 time.sleep(0.02)
-            lived = time.monotonic() - killed
+            row = line.partition(']: ')[2].strip()[:40], time.monotonic() - killed
             which, bad = project.look()
-            bad = f'{fits} live' if fits else bad
-            well &= not bad
-            table.row(number, line.partition(']: ')[2].strip()[:40], lived, which, mark=bad)
+            well &= not bad and not fits
+            table.row(number, *row, which, mark=f'{bad} {fits or ""}')
         well &= not project.finish()
     return verdict(well, '(the old or the new, each whole, and no process lives on)')
 
