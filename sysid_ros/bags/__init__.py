@@ -39,6 +39,10 @@ class Field:
     interpolated: bool = False
     #: Label to what positions are parts of, where they are no radians.
     spans: Mapping[str, Span] = field(default_factory=dict)
+    #: Label to how often its values began a turn anew, where they go on instead.
+    turns: Mapping[str, int] = field(default_factory=dict)
+    #: Messages whose array has another size than their names, so that indices are the labels.
+    unlike_names: int = 0
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ from sysid_ros.uncertainty.covariance import Difference, Known, difference
 from sysid_ros.uncertainty.inference import Identification, data_only, identify
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
 from sysid_ros.workflows.problem import Problem, bags_of, matched_names
+from sysid_ros.workflows.resuming import Iterates, Keeping
 
 #: Recordings of more time steps are long.
 _MANY_STEPS = 2e5
@@ -82,6 +83,7 @@ class Job(NamedTuple):
     observer: Observer
     cancel: threading.Event | None = None
     deadline: float = math.inf  # in ``time.monotonic()``
+    iterates: Iterates | None = None  # keeps its last values
     resumed: Mapping[str, float] = MappingProxyType({})  # values that it goes on from, by name
 
     @classmethod
@@ -98,6 +100,9 @@ def fit_problem(job: Job, problem: Problem, memory: Memory | None) -> Fitted:
 
     Where commands were found to have arrived late, those of held-out recordings are looked at, too.
     """
+    if job.iterates is not None:
+        names = [parameter.name for parameter in problem.parameters]
+        job = job._replace(observer=Keeping(job.iterates, job.observer, names))
     if memory is None:
         fitted = fit_and_correct(job, problem)
     else:

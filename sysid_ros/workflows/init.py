@@ -25,14 +25,14 @@ import mujoco
 import numpy as np
 import yaml
 
-from sysid_ros.alignment.axes import EffortKind, in_namespace
+from sysid_ros.alignment.axes import EffortKind
 from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
 from sysid_ros.alignment.proposal import Proposal, body_sensors, mapping_of, propose_with_actuators
+from sysid_ros.alignment.turns import read_columns
 from sysid_ros.bags import BagColumns
-from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import episodes_in, recordings, table_files
 from sysid_ros.config.schema import CalibrationConfig, MappingConfig, Role, VerdictKind
@@ -269,7 +269,7 @@ def propose_calibration(
     for path in paths:
         observer.stage(f'reading {path}')
         try:
-            columns[path] = in_namespace(read_bag(path), namespace)
+            columns[path] = read_columns(path, namespace)
         except BagError as err:
             unread.append(ProposedBag(path, None, str(err)))
             if len(unread) == len(paths):
@@ -438,7 +438,7 @@ def _looked_at(
             for joint in found.joints
             if moves(model, model.joint(joint.name).id, joint.high - joint.low)
         ),
-        sum(bool(joint.command) for joint in found.joints),
+        sum(pair.role is PairRole.ACTUATOR for pair in found.mapping.pairs),
         float(np.median(lags)) if lags else math.nan,
         tuple(f'{g.kind.grade}: {g.kind}: {g.text(bags=False)}' for g in aggregated(kept)),
     )
