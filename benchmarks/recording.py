@@ -370,7 +370,7 @@ def compare(bag: Path, sent: Sent, killed: float) -> Loss:
     target = bag.with_name(f'{bag.name}_recovered')
     found: dict[str, list[int]] = {topic: [] for topic in TOPICS}
     wrong = 0
-    complaint = ''
+    complaint, read = '', dict[str, int]()
     try:
         read = {topic.topic: len(topic.receive_ns) for topic in read_bag(bag).topics}
         with new_bag(target) as writer:
@@ -386,6 +386,10 @@ def compare(bag: Path, sent: Sent, killed: float) -> Loss:
     except BagError as err:
         # A recorder that is killed in its first half second has handed nothing over.
         complaint = '' if 'holds no messages' in str(err) else str(err)
+    command = [sys.executable, '-m', 'sysid_ros.cli', 'inspect', str(bag)]
+    inspected = subprocess.run(command, check=False, capture_output=True, text=True)
+    if 'Traceback' in inspected.stderr or (inspected.returncode and read):
+        complaint = complaint or f'inspect: {inspected.stderr[-300:]}'
     if before != {file.name: file.read_bytes() for file in bag.iterdir()}:
         complaint = 'the bag was changed'
     numbers = [np.unique(found[topic]) for topic in TOPICS]

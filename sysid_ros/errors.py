@@ -141,6 +141,14 @@ def sentence(text: str) -> str:
     return short(one_line(text), _LONGEST_SENTENCE)
 
 
+def complaint(error: Exception) -> str:
+    """Say what is wrong in one line: what the system has against a file, else the error's text."""
+    if not isinstance(error, OSError):
+        return sentence(str(error))
+    about = '' if error.filename is None else f'Cannot use {str(error.filename)!r}: '
+    return sentence(f'{about}{error.strerror}.')
+
+
 def one_sentence(error: Exception) -> str:
     """Put MuJoCo's message, which spans lines, on one line without a full stop."""
     lines = [line.strip() for line in str(error).splitlines()]

@@ -175,7 +175,7 @@ class _Size:
         """Count what comes next.
 
         Raises:
-            yaml.YAMLError: An alias stands for something around it.
+            yaml.YAMLError: An alias stands for something around it, or a text is none.
         """
         if isinstance(event, yaml.CollectionStartEvent):
             self.around.append((event.anchor, self.values))
@@ -191,6 +191,8 @@ class _Size:
             self.values += size
             self.repeated += size
         elif isinstance(event, yaml.ScalarEvent):
+            if '\0' in event.value:
+                raise yaml.YAMLError(f'the value {event.value!r} holds a NUL character')
             size = 1 + len(event.value)
             self.values += size
             if event.anchor is not None:

@@ -47,7 +47,7 @@ class TopicStats:
 
     topic: str  # name of the topic
     messages: int = 0  # messages that were written
-    lost: int = 0  # messages that the middleware reported lost before they came here
+    lost: int = 0  # messages that were lost before they came here
     #: Messages that came and were not written: the disk stalled for longer than the queue holds, or
     #: failed.
     dropped: int = 0

@@ -39,6 +39,10 @@ def calibrate(
         ),
     ] = None,
     output: Annotated[Path | None, written('DIR', "for results; default the file's")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option('--resume', help='go on where a fit that was interrupted, or limited, was'),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
@@ -69,7 +73,7 @@ def calibrate(
     from sysid_ros.workflows.calibrate import calibrate
 
     with progress_for(loaded.solver.time, quiet=quiet) as progress:
-        done = calibrate(loaded, command=context.obj, observer=progress)
+        done = calibrate(loaded, command=context.obj, observer=progress, resume=resume)
     code = 0 if done.result.accepted else 1
     if json:
         print_json(

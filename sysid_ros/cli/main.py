@@ -21,7 +21,7 @@ from sysid_ros.cli import (  # noqa: F401 (commands)
     servo,
 )
 from sysid_ros.cli.app import app
-from sysid_ros.errors import SysidError, sentence
+from sysid_ros.errors import SysidError, complaint, sentence
 
 #: Exit codes of bad input, of Ctrl-C, and of a reader that went away (`sysid … | head`).
 BAD_INPUT = 2
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _complain(f'Cannot write standard output: {error.strerror}.')
             _let_go()
         else:
-            _complain(sentence(f'Cannot use {str(error.filename)!r}: {error.strerror}.'))
+            _complain(complaint(error))
         return BAD_INPUT
 
 

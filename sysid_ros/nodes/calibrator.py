@@ -14,6 +14,7 @@ moment, and the node that waits for it stays as quick as it is.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -25,7 +26,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -37,7 +39,8 @@ from std_srvs.srv import Trigger
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.nodes import CalibratorConfig
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.errors import ConfigError, SysidError, complaint, one_line
+from sysid_ros.files import check_writable
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import (
     EXIT_ERROR,
@@ -49,7 +52,7 @@ from sysid_ros.nodes.runtime import (
     latched,
 )
 from sysid_ros.results.checks import headline_lines, next_steps
-from sysid_ros.results.result import CURRENT, REJECTED, CalibrationResult, ParameterResult, Standing
+from sysid_ros.results.result import CalibrationResult, ParameterResult, Standing
 from sysid_ros.results.store import linked, prune
 from sysid_ros.workflows.problem import bags_of
 from sysid_ros.workflows.writing import Calibration
@@ -58,6 +61,19 @@ from sysid_ros.workflows.writing import Calibration
 NICEST = 19
 #: What the line of an error begins with.
 _COMPLAINT = 'sysid: '
+#: ``sysid``, which ends when its standard input does: with the process that started it, whatever
+#: becomes of that.
+_WATCHED = f"""
+import os, signal, sys, threading, time
+def watch():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep({WORK_SECONDS})
+    os._exit(1)
+threading.Thread(target=watch, daemon=True).start()
+from sysid_ros.cli import main
+sys.exit(main())
+"""
 
 
 class End(Enum):
@@ -91,9 +107,9 @@ class Child:
         self.stage = 'starting'
         self.outcome = Outcome(End.CANCELLED)
         self._output = settings.output
-        self._command = [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', str(config)]
+        self._command = [sys.executable, '-c', _WATCHED, 'calibrate', str(config)]
         # A robot has other things to do than to draw.
-        self._command += ['--output', str(settings.output), '--set', 'report.film=false']
+        self._command += ['--output', str(settings.output), '--set', 'report.film=false', '--json']
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._cancelled = False
@@ -102,23 +118,27 @@ class Child:
     def run(self, say: Callable[[str], None]) -> Outcome:
         """Fit, and wait for the end; stages and iterations are told meanwhile."""
         try:
-            # Not by where the links were: somebody may roll back meanwhile.
-            before = set(self._output.iterdir()) if self._output.is_dir() else set()
-            self.outcome = self._judge(before, *self._wait(say))
+            current = linked(self._output)
+            with TemporaryFile('w+') as printed:
+                code, log = self._wait(say, printed)
+                printed.seek(0)
+                self.outcome = self._judge(current, code, log, printed.read())
         finally:
             self._ended.set()
         return self.outcome
 
-    def _judge(self, before: set[Path], code: int, log: str) -> Outcome:
-        """Tell how it ended by its results, which are new, its exit code and its messages."""
-        for link in (CURRENT, REJECTED):
-            folder = linked(self._output, link)
-            if folder is not None and folder not in before:
-                return Outcome(End.DONE, folder, log=log)
+    def _judge(self, current: Path | None, code: int, log: str, printed: str) -> Outcome:
+        """Tell how it ended by its exit code, its messages, and the result that it printed.
+
+        Others may write into the output meanwhile, or roll back from what was ``current``.
+        """
+        if code in (0, 1) and printed:
+            return Outcome(End.DONE, Path(json.loads(printed)['folder']), log=log)
         last = log.rstrip().rpartition('\n')[2]
         if self._cancelled:
-            stage = f'The refit was cancelled while it was at "{self.stage}"'
-            return Outcome(End.CANCELLED, sentence=f'{stage}; what was current still is.', log=log)
+            stays = '; what was current still is' if linked(self._output) == current else ''
+            stage = f'The refit was cancelled while it was at "{self.stage}"{stays}.'
+            return Outcome(End.CANCELLED, sentence=stage, log=log)
         if code == EXIT_ERROR:
             return Outcome(End.REFUSED, sentence=last.removeprefix(_COMPLAINT), log=log)
         # One that was killed said only how far it was.
@@ -136,7 +156,7 @@ class Child:
         """Wait until it has ended; return whether that is so."""
         return self._ended.wait(timeout)
 
-    def _wait(self, say: Callable[[str], None]) -> tuple[int, str]:
+    def _wait(self, say: Callable[[str], None], printed: IO[str]) -> tuple[int, str]:
         """Run the command, pass on what it says, and return exit code and standard error."""
         with self._lock:
             if self._cancelled:
@@ -144,8 +164,8 @@ class Child:
             # In a session of its own: Ctrl-C in a terminal is for the node, which ends it.
             self._process = subprocess.Popen(
                 self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
+                stdout=printed,
                 stderr=subprocess.PIPE,
                 text=True,
                 errors='replace',
@@ -162,7 +182,10 @@ class Child:
                     if not self._cancelled:
                         self.stage = line.rstrip()
                 say(line.rstrip())
-        return self._process.wait(), ''.join(said)
+        code = self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        return code, ''.join(said)
 
     def _end(self, number: int) -> None:
         with self._lock:
@@ -302,7 +325,7 @@ class Calibrator:
                 self._publish(Calibration.load(current))
                 self._log.info(f'current is {current}')
             new = self._bags.look(settings, time.time())
-        except (SysidError, OSError) as err:
+        except Exception as err:  # noqa: BLE001 (whatever is in the files, the node stays)
             # A file that is being edited, perhaps; a refit would say so.
             self._log.debug(str(err))
             return
@@ -373,7 +396,7 @@ class Calibrator:
     # Topics
 
     def _say(self, text: str) -> None:
-        self._progress = text
+        self._progress = one_line(text)
         self._log.info(text)
 
     def _publish(self, done: Calibration) -> None:
@@ -444,17 +467,15 @@ def _load(config: CalibratorConfig) -> CalibrationConfig:
             "Expected a calibration.yaml in parameter 'config' (-p config:=FILE), found none."
         )
     overrides = {'output': config.output} if config.output else {}
-    return load_calibration(Path(config.config), overrides)
+    try:
+        return load_calibration(Path(config.config), overrides)
+    except OSError as err:
+        raise ConfigError(complaint(err)) from err
 
 
 def _check(config: CalibratorConfig) -> None:
     """Refuse a configuration that cannot be read, or whose results cannot be put anywhere."""
-    output = _load(config).output
-    existing = next(path for path in (output, *output.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise ConfigError(
-            f'Expected a folder for the output {str(output)!r}, found a file {str(existing)!r}.'
-        )
+    check_writable(_load(config).output)
 
 
 def _summary(done: Calibration) -> str:

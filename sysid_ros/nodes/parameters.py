@@ -21,7 +21,7 @@ from rclpy.parameter import Parameter
 
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import Section
-from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.errors import ConfigError, complaint
 
 T = TypeVar('T', bound=Section)
 
@@ -102,8 +102,8 @@ def declare(
             changed = merged(parameters)
             if changed != config:
                 check(changed)
-        except SysidError as err:
-            return SetParametersResult(successful=False, reason=str(err))
+        except Exception as err:  # noqa: BLE001 (no value that a peer sends may end the node)
+            return SetParametersResult(successful=False, reason=complaint(err))
         return SetParametersResult(successful=True)
 
     def accept(parameters: list[Parameter]) -> None:

@@ -9,7 +9,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from sysid_ros.bags.recording import Recording, TopicStats, free_name, summary
 from sysid_ros.bags.storage import Topic
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config.nodes import RecorderConfig
-from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.errors import ConfigError, SysidError, sentence
 from sysid_ros.nodes.graph import make_selection
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import (
@@ -81,14 +81,22 @@ class Facts:
                 )
             if all(client.service_is_ready() for client in self._clients[name]):
                 listed = self._clients[name][0].call_async(ListParameters.Request())
-                listed.add_done_callback(partial(self._ask_values, name))
+                listed.add_done_callback(partial(self._heed, self._ask_values, name))
+
+    def _heed(self, heed: Callable[..., None], name: str, *answer: Any) -> None:
+        """Take a controller's answer; one that is of no use is told, and not asked for again."""
+        try:
+            heed(name, *answer)
+        except Exception as err:  # noqa: BLE001 (rclpy 7.1's EventsExecutor would crash)
+            self._answered.add(name)
+            self._node.get_logger().warning(sentence(f'{name} answers nonsense: {err!r}'))
 
     def _ask_values(self, name: str, listed: Any) -> None:
         # A controller answers nothing at all where one of the parameters is not its own.
         wanted = {key for keys in _OF_CONTROLLERS.values() for key in keys}
         names = sorted(wanted & set(listed.result().result.names))
         asked = self._clients[name][1].call_async(GetParameters.Request(names=names))
-        asked.add_done_callback(partial(self._note, name, names))
+        asked.add_done_callback(partial(self._heed, self._note, name, names))
 
     def _note(self, name: str, names: list[str], asked: Any) -> None:
         self._answered.add(name)

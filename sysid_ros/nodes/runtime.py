@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sysid_ros.errors import RosError, SysidError, one_line
+from sysid_ros.errors import RosError, SysidError, complaint, one_line
 
 if TYPE_CHECKING:
     from rclpy.executors import Executor
@@ -101,15 +101,15 @@ def run(name: str, load: Callable[[], Any], args: Sequence[str], *, threads: int
             _init(rclpy, list(args))
             with contextlib.ExitStack() as clean_up:
                 clean_up.callback(rclpy.try_shutdown)
-                node = _make_node(rclpy, name)
+                node = _make_node(rclpy, name, stop)
                 clean_up.callback(node.destroy_node)
                 running = load()(node, stop)
                 clean_up.callback(running.close)
                 _spin(node, stop, threads)
         if stop.error is not None:
             raise stop.error
-    except SysidError as err:
-        print(f'{name}: {err}', file=sys.stderr, flush=True)  # noqa: T201 (after the logger's end)
+    except (SysidError, OSError) as err:
+        print(f'{name}: {complaint(err)}', file=sys.stderr, flush=True)  # noqa: T201 (after the logger's end)
         return EXIT_ERROR
     return 0
 
@@ -133,10 +133,24 @@ class _Log:
         self._logger.error('\n'.join(map(one_line, text.split('\n'))))
 
 
-def _make_node(rclpy: Any, name: str) -> Node:
+def _make_node(rclpy: Any, name: str, stop: Stop) -> Node:
     class LiteralNode(rclpy.node.Node):  # type: ignore[misc]
         def get_logger(self) -> Any:
             return _Log(super().get_logger())
+
+        def create_timer(
+            self, period: float, callback: Callable[[], None], *others: Any, **options: Any
+        ) -> Any:
+            def tick() -> None:
+                try:
+                    callback()
+                except Exception as err:  # noqa: BLE001 (raised again in the main thread)
+                    # The executor would print a stack above the sentence.
+                    timer.cancel()
+                    stop.request(err)
+
+            timer = super().create_timer(period, tick, *others, **options)
+            return timer
 
     return LiteralNode(name)
 

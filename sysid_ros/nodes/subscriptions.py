@@ -11,11 +11,13 @@ are therefore served from a wait set in a thread of its own, by a node that no e
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
 from rclpy.exceptions import InvalidHandle, NoTypeSupportImportedException
@@ -49,6 +51,46 @@ Receive = Callable[[int, int, bytes], None]
 _REST_SECONDS = 0.005
 
 
+class Numbers:
+    """Tells how many messages of a topic are missing, by the numbers that its publishers give them.
+
+    Fast DDS reports no message that later ones pushed out of a queue. No middleware tells rclpy
+    whose a number is, but what is missing of all publishers together does not depend on that, once
+    each has spoken again: a number follows the largest of the last ones that is below it.
+
+    Attributes:
+        publishers: How many have been connected so far; as long as more have than have spoken, a
+            number that follows none may be the first of another one.
+    """
+
+    def __init__(self) -> None:
+        self.publishers = sys.maxsize
+        self._last: list[int] = []  # as many as publishers that have spoken
+
+    @property
+    def known(self) -> bool:
+        """Whether messages have numbers."""
+        return bool(self._last)
+
+    def missing(self, number: int) -> int:
+        """Return how many messages are missing before one that has come."""
+        last = self._last
+        before = max((n for n in last if n < number), default=None)
+        if before is None or (before < number - 1 and len(last) < self.publishers):
+            last.append(number)
+            return 0
+        last[last.index(before)] = number
+        return number - before - 1
+
+
+class _Heard(NamedTuple):
+    """Who is told of the messages of a subscription, and of how many were lost."""
+
+    receive: Receive
+    lost: Callable[[int], None]
+    numbers: Numbers
+
+
 class Listener:
     """Subscriptions of one process, served by one thread."""
 
@@ -57,25 +99,46 @@ class Listener:
         self._node = quiet_node(node, 'listener')
         self._on_error = on_error
         self._lock = threading.Lock()
-        self._served: dict[Subscription, Receive] = {}
+        self._taking = threading.Lock()
+        self._served: dict[Subscription, _Heard] = {}
         self._changed = self._node.create_guard_condition(lambda: None)
         self._closing = False
         self._thread = threading.Thread(target=self._run, name='listener')
         self._thread.start()
 
     def subscribe(
-        self, kind: Any, topic: str, receive: Receive, qos: QoSProfile | int, events: Any = None
+        self,
+        kind: Any,
+        topic: str,
+        receive: Receive,
+        qos: QoSProfile | int,
+        lost: Callable[[int], None] = lambda _: None,
     ) -> Subscription:
         """Subscribe to a topic, named in full, without decoding its messages.
 
-        ``receive`` and rclpy's SubscriptionEventCallbacks are called from the listener's thread.
+        ``receive``, and ``lost`` with how many messages are missing, are called from the
+        listener's thread, or from one that catches up.
         """
+        numbers = Numbers()
+
+        def matched(event: Any) -> None:
+            numbers.publishers = event.total_count
+
+        def reported(event: Any) -> None:
+            # Where messages have numbers, these tell.
+            if not numbers.known:
+                lost(event.total_count_change)
+
         # No executor spins the node: the callback that rclpy asks for is never called.
-        subscription = self._node.create_subscription(
-            kind, topic, lambda _: None, qos, raw=True, event_callbacks=events
-        )
+        create = partial(self._node.create_subscription, kind, topic, lambda _: None, qos, raw=True)
+        try:
+            events = SubscriptionEventCallbacks(matched=matched, message_lost=reported)
+            subscription = create(event_callbacks=events)
+        except UnsupportedEventTypeError:
+            # Not every middleware has all events; messages come all the same.
+            subscription = create()
         with self._lock:
-            self._served[subscription] = receive
+            self._served[subscription] = _Heard(receive, lost, numbers)
         self._changed.trigger()
         return subscription
 
@@ -85,6 +148,10 @@ class Listener:
             del self._served[subscription]
             self._node.destroy_subscription(subscription)
         self._changed.trigger()
+
+    def catch_up(self) -> None:
+        """Take what has arrived, at once."""
+        self._take()
 
     def close(self) -> None:
         """Take what has arrived, end the thread and leave the graph."""
@@ -133,18 +200,30 @@ class Listener:
     def _take(self) -> None:
         with self._lock:
             served = list(self._served.items())
-        for subscription, receive in served:
-            with contextlib.ExitStack() as in_use:
-                handle = subscription.handle
-                try:
-                    in_use.enter_context(handle)
-                except InvalidHandle:
-                    continue  # the subscription has ended meanwhile
-                while taken := handle.take_message(subscription.msg_type, subscription.raw):
-                    message, info = taken
-                    # Not every middleware stamps what it receives.
-                    received = info['received_timestamp'] or time.time_ns()
-                    receive(received, info['source_timestamp'], message)
+        with self._taking:
+            for subscription, heard in served:
+                self._take_from(subscription, heard)
+
+    def _take_from(self, subscription: Subscription, heard: _Heard) -> None:
+        with contextlib.ExitStack() as in_use:
+            handle = subscription.handle
+            try:
+                in_use.enter_context(handle)
+            except InvalidHandle:
+                return  # the subscription has ended meanwhile
+            # Not more than waited at first, so that a fast publisher keeps nobody here.
+            for _ in range(DEPTH):
+                taken = handle.take_message(subscription.msg_type, subscription.raw)
+                if taken is None:
+                    return
+                message, info = taken
+                number = info['publication_sequence_number']
+                missing = 0 if number is None else heard.numbers.missing(number)
+                if missing:
+                    heard.lost(missing)
+                # Not every middleware stamps what it receives.
+                received = info['received_timestamp'] or time.time_ns()
+                heard.receive(received, info['source_timestamp'], message)
 
 
 @dataclass
@@ -269,8 +348,11 @@ class Topics:
     def record(self, recording: Recording | None) -> None:
         """Give what comes from now on to a recording, with the last latched messages before it.
 
-        What is latched came once, before the recording perhaps, and belongs into every bag.
+        What is latched came once, before the recording perhaps, and belongs into every bag; what
+        has arrived belongs into the one that ends.
         """
+        if self.recording is not None and not self._closed:
+            self._listener.catch_up()
         self.recording = recording
         if recording is None:
             return
@@ -366,19 +448,14 @@ class Topics:
             if balance is None or not _is_copy(balance, cdr, sign):
                 self._receive(served, stamp, sent, cdr)
 
-        def lost(event: Any) -> None:
+        def lost(messages: int) -> None:
             recording = self.recording
-            if recording is not None:
-                recording.count_lost(topic, event.total_count_change)
+            # What the subscription before does not hear any more, the latest one does.
+            if recording is not None and served.sign == sign:
+                recording.count_lost(topic, messages)
 
         kind = message_class(topic, served.spec.msgtype)
-        events = SubscriptionEventCallbacks(message_lost=lost)
-        try:
-            subscription = self._listener.subscribe(kind, topic, receive, qos, events)
-        except UnsupportedEventTypeError:
-            # Not every middleware reports losses; messages come all the same.
-            subscription = self._listener.subscribe(kind, topic, receive, qos)
-        served.subscription = subscription
+        served.subscription = self._listener.subscribe(kind, topic, receive, qos, lost)
 
     def _receive(self, served: _Served, stamp: int, sent: int, cdr: bytes) -> None:
         spec = served.spec

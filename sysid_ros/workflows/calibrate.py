@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import how_many
@@ -20,6 +21,7 @@ from sysid_ros.workflows.film import film_of, frames
 from sysid_ros.workflows.fitting import Job, fit_problem, recall, timestep_change
 from sysid_ros.workflows.predictions import simulate
 from sysid_ros.workflows.problem import Problem, Subject, load, subject_of
+from sysid_ros.workflows.resuming import Iterates
 from sysid_ros.workflows.validation import families_of, training_bags, validate
 from sysid_ros.workflows.writing import Calibration, Identified, assemble, check_written_back, write
 
@@ -30,28 +32,42 @@ def calibrate(
     command: str = '',
     observer: Observer | None = None,
     cancel: threading.Event | None = None,
+    resume: bool = False,
 ) -> Calibration:
     """Identify the parameters of a configuration and write result, report and MJCF.
 
-    Nothing is written before the fit has succeeded. Every result has a folder of its own, and a
-    rejected one never becomes the current one.
+    No result is written before the fit has succeeded. Every result has a folder of its own, and a
+    rejected one never becomes the current one. A hidden file in the output keeps the fit's last
+    values until it has come to its end.
 
     Args:
         config: The validated configuration.
         command: How the user asked for it, for the provenance.
         observer: Is told of stages and iterations.
         cancel: Ends the fit when it is set.
+        resume: Go on from the last values of a fit that was interrupted.
 
     Raises:
-        SysidError: In one sentence, what is wrong; nothing was written.
+        SysidError: In one sentence, what is wrong; no result was written.
     """
     observer = observer or Nobody()
     check_writable(config.output)
     subject = subject_of(config)
     check_written_back(config, subject.model)
-    found = identify(config, command=command, observer=observer, cancel=cancel, subject=subject)
+    iterates = Iterates(config, subject.model.description.sha256)
+    found = identify(
+        config,
+        command=command,
+        observer=observer,
+        cancel=cancel,
+        subject=subject,
+        iterates=iterates,
+        resumed=iterates.read() if resume else {},
+    )
     observer.stage('writing result, report and model')
-    return write(found, config.output)
+    done = write(found, config.output)
+    iterates.ended(done.result)
+    return done
 
 
 def identify(
@@ -61,15 +77,18 @@ def identify(
     observer: Observer | None = None,
     cancel: threading.Event | None = None,
     subject: Subject | None = None,
+    iterates: Iterates | None = None,
+    resumed: Mapping[str, float] = MappingProxyType({}),
 ) -> Identified:
-    """Identify the parameters of a configuration as `calibrate` does; nothing is written.
+    """Identify the parameters of a configuration as `calibrate` does; no result is written.
 
-    What was read of the model already is the ``subject``; it is read here unless given.
+    What was read of the model already is the ``subject``; it is read here unless given. The fit
+    goes on from values that are ``resumed``, and its own are kept by ``iterates``.
     """
     observer = observer or Nobody()
     job = Job.begin(config, observer, cancel)
     memory, config, warnings = recall(config)
-    job = job._replace(config=config)
+    job = job._replace(config=config, iterates=iterates, resumed=resumed)
     recorded = load(config, observer, subject=subject)
     found = _identified(job, recorded, command, memory, warnings)
     rest = recorded.without(unlike_others(found.result, config.gate))

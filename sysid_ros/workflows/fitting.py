@@ -22,6 +22,7 @@ from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 import mujoco
@@ -52,6 +53,7 @@ from sysid_ros.uncertainty.covariance import Difference, Known, difference
 from sysid_ros.uncertainty.inference import Identification, data_only, identify
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
 from sysid_ros.workflows.problem import Problem, bags_of, matched_names
+from sysid_ros.workflows.resuming import Iterates, Keeping
 
 #: Recordings of more time steps are long.
 _MANY_STEPS = 2e5
@@ -70,6 +72,8 @@ _SURELY = 4.0
 #: So much of the earlier information only keeps the new data's own fit from running away where
 #: they say nothing; what they say is computed without it.
 _ANCHOR = 1e-3
+#: Where a fit that was interrupted begins again, for people.
+_RESUMED = 'the last values of a fit that was interrupted'
 
 
 class Job(NamedTuple):
@@ -79,6 +83,8 @@ class Job(NamedTuple):
     observer: Observer
     cancel: threading.Event | None = None
     deadline: float = math.inf  # in ``time.monotonic()``
+    iterates: Iterates | None = None  # keeps its last values
+    resumed: Mapping[str, float] = MappingProxyType({})  # values that it goes on from, by name
 
     @classmethod
     def begin(
@@ -94,6 +100,9 @@ def fit_problem(job: Job, problem: Problem, memory: Memory | None) -> Fitted:
 
     Where commands were found to have arrived late, those of held-out recordings are looked at, too.
     """
+    if job.iterates is not None:
+        names = [parameter.name for parameter in problem.parameters]
+        job = job._replace(observer=Keeping(job.iterates, job.observer, names))
     if memory is None:
         fitted = fit_and_correct(job, problem)
     else:
@@ -116,7 +125,10 @@ def fit_problem(job: Job, problem: Problem, memory: Memory | None) -> Fitted:
 def fit_and_correct(job: Job, problem: Problem) -> Fitted:
     """Fit a problem, and correct the fit for the time step that recordings speak for."""
     config, own = job.config, problem
-    problem, sentence = led_by_parts(job, problem)
+    if job.resumed:
+        problem, sentence = begun_at(problem, job.resumed), _RESUMED
+    else:
+        problem, sentence = led_by_parts(job, problem)
     problem, warning = thinned(problem)
 
     def fit_to(
@@ -184,7 +196,7 @@ def options_of(job: Job, problem: Problem) -> FitOptions:
         SolverSettings(solver.loss, solver.max_iterations, solver.accuracy, deadline=job.deadline),
         start=solver.start,
         windowed=config.estimator == 'windows',
-        starts=solver.starts,
+        starts=1 if job.resumed else solver.starts,
         seed=solver.seed,
         threads=solver.threads,
         noise=known_noise(config.statistics.noise, problem),
@@ -553,7 +565,9 @@ def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
             solver = config.solver.model_copy(update={'start': start, 'starts': 1})
             chosen = config.model_copy(update={'solver': solver})
         moved = dataclasses.replace(stepped_problem, parameters=parameters)
-        return fit_training(job._replace(config=chosen), moved, memory=prior)
+        if led := earlier is None and bool(job.resumed):
+            moved = begun_at(moved, job.resumed)
+        return fit_training(job._replace(config=chosen), moved, memory=prior, led=led)
 
     parameters = problem.parameters
     now = {p.name: {target.path for target in p.targets} for p in parameters}
@@ -566,7 +580,8 @@ def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
         known, parameters, fit_from, forgetting=config.memory.forgetting, level=config.memory.level
     )
     if found.start == StartKind.NOMINAL:
-        found = dataclasses.replace(found, start_sentence=f'the values of {memory.place}')
+        sentence = _RESUMED if job.resumed else f'the values of {memory.place}'
+        found = dataclasses.replace(found, start_sentence=sentence)
     values = dict(zip((p.name for p in found.parameters), found.solution.x.tolist(), strict=True))
     drift = describe(
         memory.place,

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import mujoco
 import pytest
@@ -18,6 +19,7 @@ import yaml
 from builders.cli_project import Outcome, Project, Sysid, run_process
 from sysid_ros.results.comparison import agreement
 from sysid_ros.results.result import CalibrationResult, SolverStatus
+from sysid_ros.workflows import resuming
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
@@ -159,3 +161,74 @@ def test_ctrl_c_ends_a_fit_with_130_and_nothing_written(project: Project):
     assert err.endswith('sysid: interrupted; what was not finished is not written.\n')
     assert project.files() == before
     assert not (project.folder / 'out').exists()
+
+
+#: Keeps the values of every iteration, not one of each second.
+KEEP_EACH = """
+import sys
+from sysid_ros.cli import main
+from sysid_ros.workflows import resuming
+
+resuming._SECONDS = 0.0
+sys.exit(main(['calibrate', 'calibration.yaml', '--set', 'report.film=false']))
+"""
+
+
+def test_a_fit_that_is_killed_goes_on_from_its_last_values(
+    finished: tuple[Project, Outcome], project: Project, sysid: Sysid
+):
+    whole = CalibrationResult.load(finished[0].folder / 'out/current/result.json')
+    process = subprocess.Popen(
+        [sys.executable, '-c', KEEP_EACH],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path), 'PYTHONUNBUFFERED': '1'},
+    )
+    assert process.stderr is not None
+    last = whole.solver.iterations // 2
+    while not (line := process.stderr.readline()).startswith(f'iteration {last}:'):
+        assert line
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+    # Of another fit it says nothing.
+    for change in ('solver.loss=huber', 'parameters=[{target: joint/elbow/armature}]'):
+        done = sysid('calibrate', 'calibration.yaml', '--resume', '--set', change)
+        assert done.code == 2
+        assert 'found those of another configuration' in done.err
+    project.replace_in_model('timestep="0.002"', 'timestep="0.0020001"')
+    done = sysid('calibrate', 'calibration.yaml', '--resume')
+    assert done.code == 2
+    assert 'another model' in done.err
+    project.replace_in_model('timestep="0.0020001"', 'timestep="0.002"')
+    # It may be started in another folder, and with another limit of time.
+    os.chdir(project.folder.parent)
+    config = f'{project.folder.name}/calibration.yaml'
+    done = sysid('calibrate', config, '--resume', '--time', '1000')
+
+    assert done.code == 0, done.err
+    out = project.folder / 'out'
+    result = CalibrationResult.load(out / 'current/result.json')
+    assert not any(path.name.startswith('.iterate') for path in out.iterdir())
+    assert result.solver.iterations < whole.solver.iterations
+    assert 'interrupted' in result.solver.start_sentence
+    assert '--resume' in result.provenance.command
+    assert [check.name for check in result.checks] == [check.name for check in whole.checks]
+    for found, known in zip(result.parameters, whole.parameters, strict=True):
+        assert abs(found.value - known.value) < 0.1 * (known.high - known.low) / 4
+        assert (found.verdict, found.initial) == (known.verdict, known.initial)
+        assert found.high - found.low == pytest.approx(known.high - known.low, rel=0.1)
+    done = sysid('calibrate', config, '--resume')
+    assert done.code == 2
+    assert done.err.startswith("sysid: Expected a fit to go on with in 'project/out', found none: ")
+
+
+def test_a_fit_that_a_limit_stopped_can_go_on(quick: Project, sysid: Sysid, monkeypatch: Any):
+    monkeypatch.setattr(resuming, '_SECONDS', 0.0)
+    limited = ('--time', '.01', '--set', 'report.film=false')
+    assert sysid('calibrate', 'calibration.yaml', *limited).code in (0, 1)
+    assert (quick.folder / 'out' / '.iterate.json').is_file()
+    assert sysid('calibrate', 'calibration.yaml', '--resume').code == 0
+    assert not (quick.folder / 'out' / '.iterate.json').exists()

@@ -81,6 +81,34 @@ def test_a_rollback_in_the_middle_is_not_taken_for_its_result(quick: Project):
 
 
 @pytest.mark.slow
+def test_what_another_one_writes_meanwhile_is_not_taken_for_its_result(quick: Project):
+    output = quick.folder / 'out'
+    keep(output)
+    others: list[Path] = []
+
+    def write(line: str) -> None:
+        if not others:
+            others.append(keep(output))
+        elif line.startswith('iteration'):
+            child.cancel()
+
+    child = child_of(quick)
+    outcome = child.run(write)
+
+    assert outcome.end is End.CANCELLED
+    assert outcome.folder is None
+    assert 'current' not in outcome.sentence
+    assert linked(output) == others[0]
+
+    # Nor does one that comes to its end take the place of its own.
+    others.clear()
+    outcome = child_of(quick).run(lambda _: others or others.append(keep(output)))
+    assert outcome.end is End.DONE
+    assert outcome.folder not in (None, *others)
+    assert linked(output) == outcome.folder
+
+
+@pytest.mark.slow
 def test_one_that_is_cancelled_before_it_starts_does_not_start(quick: Project):
     child = child_of(quick)
     child.cancel()

@@ -20,7 +20,7 @@ from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import String
 
 from builders.ros_graph import RosClient
-from sysid_ros.nodes.subscriptions import Listener
+from sysid_ros.nodes.subscriptions import Listener, Numbers
 
 pytestmark = pytest.mark.ros
 
@@ -223,6 +223,69 @@ def test_what_came_before_closing_is_taken_even_if_no_wait_comes_any_more(
     go_on.set()
     listener.close()
     assert heard.texts() == ['last']
+
+
+def test_what_is_pushed_out_of_the_queue_is_counted_and_catching_up_takes_the_rest(
+    listener: Any, talker: Talkers
+):
+    heard, lost = Heard(), queue.SimpleQueue[int]()
+    go_on, waiting = threading.Event(), threading.Event()
+    wait = listener._wait
+
+    def wait_longer() -> None:
+        waiting.set()
+        assert go_on.wait(TIMEOUT)
+        wait()
+
+    one, other = talker('/words'), talker('/words')
+    listener.subscribe(String, '/words', heard, 10, lost.put)
+    one.wait_for_listener()
+    other.wait_for_listener()
+    for words in (one, other):
+        words.say('first')
+        assert heard.next()[2] == 'first'
+    listener._wait = wait_longer
+    one.chatter('second')
+    assert waiting.wait(TIMEOUT)
+    # The listener's thread stands still now, and has taken the second or not.
+    for number in range(30):
+        one.say(f'one {number}')
+    for number in range(7):
+        other.say(f'other {number}')
+
+    listener.catch_up()
+
+    texts = heard.texts()
+    assert texts[-8:] == ['one 29', *(f'other {number}' for number in range(7))]
+    missing = sum(lost.get() for _ in range(lost.qsize()))
+    assert missing == 38 - len(texts) >= 20
+    go_on.set()
+    listener._wait = wait
+    other.say('last')
+    assert heard.next()[2] == 'last'
+    assert lost.empty()
+
+
+@pytest.mark.parametrize(
+    ('numbers', 'publishers', 'missing'),
+    [
+        ([5, 6, 7], 1, 0),
+        ([5, 9, 10], 1, 3),
+        ([1, 100, 2, 101, 5, 110], 2, 2 + 8),
+        # The one that said 98 says 101 and 102, or the other one does: as many are missing.
+        ([98, 100, 101, 103, 102], 2, 4),
+        # One begins anew.
+        ([10, 20, 1, 2, 5], 1, 9 + 2),
+        # Another one that is connected may be late.
+        ([1, 2, 50, 3, 51, 60], 2, 8),
+    ],
+)
+def test_numbers_tell_what_is_missing_of_all_publishers(
+    numbers: list[int], publishers: int, missing: int
+):
+    told = Numbers()
+    told.publishers = publishers
+    assert sum(map(told.missing, numbers)) == missing
 
 
 def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(

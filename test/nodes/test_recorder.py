@@ -72,6 +72,39 @@ def test_a_recorder_that_is_interrupted_twice_leaves_a_readable_bag(graph: Any, 
     assert 'Traceback' not in recorder.output
 
 
+#: A recorder that looks at its messages twice per second, when the middleware keeps ten.
+SLOW_RECORDER = """
+import sys
+from sysid_ros.nodes import subscriptions
+from sysid_ros.nodes.__main__ import main
+
+subscriptions.DEPTH, subscriptions._REST_SECONDS = 10, 0.5
+sys.argv.insert(1, 'recorder')
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize('by', ['signal', 'service'])
+@pytest.mark.parametrize('quality', [{}, {'best_effort': True}])
+def test_a_recorder_that_is_behind_counts_every_message_that_it_lost(
+    graph: Any, tmp_path: Path, by: str, quality: dict[str, object]
+):
+    program = tmp_path / 'slow.py'
+    program.write_text(SLOW_RECORDER)
+    recorder = graph.record(program, output=tmp_path / 'bag', topics='/joint_states')
+    published = graph.publish('/joint_states', rate=200, count=300, **quality)
+    published.wait_for_line('published 300')
+    if by == 'service':
+        assert graph.trigger('stop')[0]
+    assert recorder.stop() == 0
+    numbers = graph.read_numbers(tmp_path / 'bag')['/joint_states']
+    missing = 300 - numbers[0] - len(numbers)
+    assert missing > 100
+    assert numbers[-1] == 299
+    total = next(line for line in recorder.output.splitlines() if line.startswith('total'))
+    assert total.split() == ['total', str(len(numbers)), str(missing), '0']
+
+
 def test_a_killed_recorder_loses_at_most_the_last_second(graph: Any, tmp_path: Path):
     recorder = graph.record(output=tmp_path / 'bag', topics='/joint_states')
     graph.publish('/joint_states', count=300).wait_for_line('published 300')
@@ -265,6 +298,26 @@ def test_max_duration_ends_the_recording_and_a_bag_that_is_removed_ends_it_with_
     assert recorder.wait() == 2
     assert recorder.output.count(sentence) == 1
     assert 'Traceback' not in recorder.output
+
+
+def test_of_two_recorders_of_one_bag_the_second_ends_with_one_line(graph: Any, tmp_path: Path):
+    bag = tmp_path / 'bag'
+    recorders = [graph.record(output=bag, topics='/joint_states') for _ in range(2)]
+    for recorder in recorders:
+        recorder.wait_for_line('waiting for a publisher of /joint_states')
+    graph.publish('/joint_states', rate=200)
+    graph.client.spin_until(lambda: any(r.process.poll() is not None for r in recorders))
+    (first,) = (recorder for recorder in recorders if recorder.process.poll() is None)
+    (second,) = (recorder for recorder in recorders if recorder is not first)
+    assert second.wait() == 2
+    sentence = f'The bag {str(bag)!r} exists already; choose another name or remove it.'
+    *_, last = second.output.splitlines()
+    assert last == f'recorder: {sentence}'
+    assert second.output.count(sentence) == 1
+    assert 'File "' not in second.output
+    first.wait_for_line('recording /joint_states')
+    assert first.stop() == 0
+    assert graph.read_numbers(bag)['/joint_states']
 
 
 def test_changes_of_parameters_are_checked_and_refused_with_a_reason(graph: Any, tmp_path: Path):
