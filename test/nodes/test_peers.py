@@ -10,7 +10,7 @@ import pytest
 
 from builders.ros_graph import RosClient, StartNode
 
-pytestmark = [pytest.mark.ros, pytest.mark.patient]
+pytestmark = pytest.mark.ros
 
 CALIBRATION = """
 model: arm.xml
