@@ -182,6 +182,7 @@ class FindingKind(StrEnum):
         'Messages whose stamps repeat or go back are left out.',
         'Let one driver publish on the topic.',
     )
+    REPEATED = 'repeated', Grade.NOTE, 'Nothing is lost: the repeated messages are left out.'
     SIMULATED_TIME = 'simulated time', Grade.NOTE, 'Times are those of the simulation.'
     SPIKES = (
         'spikes',

@@ -433,7 +433,12 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     usable = np.zeros(len(times), dtype=bool)
     for _, rows in message_parts(topic):
         usable[rows] = longest_increasing(times[rows])
-    dropped = times[~usable & ~_copies(topic, times)]
+    copies = ~usable & _copies(topic, times)
+    if copies.any():
+        detail = f'of {len(times)} messages repeat the one before, with its stamp'
+        count = int(copies.sum())
+        findings.append(HealthFinding(bag, topic.topic, FindingKind.REPEATED, count, detail))
+    dropped = times[~usable & ~copies]
     if len(dropped):
         repeated = int(np.isin(dropped, times[usable]).sum())
         detail = f'rows left out: {repeated} repeat a stamp, {len(dropped) - repeated} go back'
