@@ -113,6 +113,8 @@ def to_json(value: object, *, indent: int | None = None) -> str:
 _PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
 #: Nothing that anybody configures or records is nested deeper.
 _DEEPEST = 50
+#: Nor are there more values: a fleet of a thousand robots has fewer.
+_MOST_NODES = 200_000
 #: Aliases may stand for so many values and characters in all: those of aliases of aliases grow
 #: without end.
 _MOST_VALUES = 1_000_000
@@ -158,6 +160,8 @@ def _check_size(text: str) -> None:
         size.add(event)
         if len(size.around) > _DEEPEST:
             raise yaml.YAMLError(f'values are nested more than {_DEEPEST} deep')
+        if size.nodes > _MOST_NODES:
+            raise yaml.YAMLError(f'it has more than {_MOST_NODES} values')
         if size.repeated > _MOST_VALUES:
             raise yaml.YAMLError(f'its aliases stand for more than {_MOST_VALUES} values')
 
@@ -166,6 +170,7 @@ class _Size:
     """How many values a document has, those of its aliases too, and what is around the latest."""
 
     def __init__(self) -> None:
+        self.nodes = 0
         self.values = 0
         self.repeated = 0
         self.around: list[tuple[str | None, int]] = []
@@ -177,6 +182,7 @@ class _Size:
         Raises:
             yaml.YAMLError: An alias stands for something around it.
         """
+        self.nodes += isinstance(event, yaml.NodeEvent)
         if isinstance(event, yaml.CollectionStartEvent):
             self.around.append((event.anchor, self.values))
             self.values += 1

@@ -299,11 +299,11 @@ class _ByName:
         # What a controller measured is as good where nobody publishes it otherwise.
         states = states or [topic for topic in bag.topics if topic.msgtype == CONTROLLER_STATE]
         if not states:
-            topics = [item.topic for item in bag.topics] + [item.topic for item in bag.unread]
+            topics = listed(item.topic for item in bag.topics) or 'none'
             what = 'only command topics carry joint states' if all_states else 'there is none'
             raise AlignmentError(
                 f'Expected a topic of type {JOINT_STATE} with the measured state, {what}; '
-                f'topics: {listed(topics) or "none"}.'
+                f'topics: {topics}{bag.not_read}.'
             )
         matching = [topic for topic in states if self.shared[topic.topic]]
         if not matching:

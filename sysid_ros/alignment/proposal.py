@@ -200,7 +200,7 @@ def propose(
         if joint.drive and (reading := commands.get(joint.id)) is not None
     ]
     if not any(pair.role is PairRole.SENSOR for pair in pairs):
-        topics = ', '.join(topic.topic for topic in bag.topics) or 'none'
+        topics = (', '.join(topic.topic for topic in bag.topics) or 'none') + bag.not_read
         joints = ', '.join(joint.name for joint in mechanism.joints) or 'none'
         labels = ', '.join(axis.name for axis in axes if not axis.commanded) or 'none'
         raise AlignmentError(

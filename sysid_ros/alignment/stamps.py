@@ -239,6 +239,10 @@ def stamp_topics(
     findings = [
         HealthFinding(name, file, FindingKind.UNFINISHED, 1, detail) for file in bag.unfinished
     ]
+    detail = 'it is in the folder of the bag, and not in its metadata'
+    findings += [
+        HealthFinding(name, file, FindingKind.UNLISTED, 1, detail) for file in bag.unlisted
+    ]
     for item in bag.set_back:
         what = f"the recorder's clock was set back by {item.seconds:.3f} s"
         findings.append(_jump(name, name, what, item.receive_ns - start))

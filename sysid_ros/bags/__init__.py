@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.errors import listed
+
 
 class Span(NamedTuple):
     """Values at the ends of a joint's range, of positions in parts of that; else of degrees."""
@@ -105,6 +107,19 @@ class BagColumns:
     #: Names of files that their recorder has not closed: what it had in memory when it ended is not
     #: in the bag.
     unfinished: tuple[str, ...] = ()
+
+    #: Names of files beside those of a bag, that its metadata does not list: they are not read.
+    unlisted: tuple[str, ...] = ()
+
+    @property
+    def not_read(self) -> str:
+        """What of the bag is not read, and why, as the end of a sentence; empty for nothing."""
+        reasons: dict[str, list[str]] = {}
+        for item in self.unread:
+            if item.count:
+                reasons.setdefault(item.reason, []).append(item.topic)
+        found = [f'{listed(topics)} ({reason})' for reason, topics in reasons.items()]
+        return f'; not read: {"; ".join(found)}' if found else ''
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:

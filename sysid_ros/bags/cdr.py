@@ -91,6 +91,8 @@ class MessageType(NamedTuple):
         """
         # ROS 2's own are many: they are loaded when something is missing.
         found = self.own.get(structure) or known_types().fielddefs.get(structure)
+        if found is None and not structure:
+            raise CdrError('it has no schema, so that nobody knows what its messages are')
         if found is None:
             where = '' if structure == self.name else f' (in {self.name!r})'
             raise CdrError(f'there is no readable definition of message type {structure!r}{where}')
@@ -105,7 +107,7 @@ def message_type(name: str, text: str = '', language: str = '') -> MessageType:
     A text that cannot be read counts as absent; ``sensor_msgs/JointState`` means the same as with
     ``msg``.
     """
-    name = normalize_msgtype(name)
+    name = normalize_msgtype(name) if name else ''
     own: dict[str, Any] = {}
     try:
         if text and language == 'ros2msg':

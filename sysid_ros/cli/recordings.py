@@ -222,7 +222,11 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
         print_table(console, 'Topics', _TOPIC_COLUMNS, rows)
     others = (
         ([item.topic for item in found.topics if item not in shown], 'without findings'),
-        ([item.topic for item in found.unread if item.count], 'not read'),
+        *(
+            ([item.topic for item in unread if item.reason == reason], f'not read ({reason})')
+            for unread in ([item for item in found.unread if item.count],)
+            for reason in dict.fromkeys(item.reason for item in unread)
+        ),
         ([item.topic for item in found.unread if not item.count], 'no messages'),
     )
     for names, what in others:
