@@ -112,12 +112,12 @@ def to_json(value: object, *, indent: int | None = None) -> str:
 #: Texts that need no quotes, unless YAML takes them for something else.
 _PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
 #: Nothing that anybody configures or records is nested deeper.
-_DEEPEST = 50
+DEEPEST = 50
 #: Nor are there more values: a fleet of a thousand robots has fewer.
-_MOST_NODES = 200_000
+MOST_NODES = 200_000
 #: Aliases may stand for so many values and characters in all: those of aliases of aliases grow
 #: without end.
-_MOST_VALUES = 1_000_000
+MOST_VALUES = 1_000_000
 #: That of LibYAML, where PyYAML has it, is many times as fast.
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
@@ -158,12 +158,12 @@ def _check_size(text: str) -> None:
     size = _Size()
     for event in yaml.parse(text, _LOADER):
         size.add(event)
-        if len(size.around) > _DEEPEST:
-            raise yaml.YAMLError(f'values are nested more than {_DEEPEST} deep')
-        if size.nodes > _MOST_NODES:
-            raise yaml.YAMLError(f'it has more than {_MOST_NODES} values')
-        if size.repeated > _MOST_VALUES:
-            raise yaml.YAMLError(f'its aliases stand for more than {_MOST_VALUES} values')
+        if len(size.around) > DEEPEST:
+            raise yaml.YAMLError(f'values are nested more than {DEEPEST} deep')
+        if size.nodes > MOST_NODES:
+            raise yaml.YAMLError(f'it has more than {MOST_NODES} values')
+        if size.repeated > MOST_VALUES:
+            raise yaml.YAMLError(f'its aliases stand for more than {MOST_VALUES} values')
 
 
 class _Size:

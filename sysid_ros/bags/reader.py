@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sysid_ros.bags import BagColumns, Field, TextColumn, TopicColumns, UnreadTopic
 from sysid_ros.bags.budget import MOST_COLUMNS, DamagedFileError
 from sysid_ros.bags.cdr import (
+    MOST_STEPS,
     Batch,
     CdrError,
     Layout,
@@ -362,6 +363,7 @@ class TopicReader:
     def __init__(self, topic: str, msgtype: str, take: Take = lambda _: None) -> None:
         """Begin without messages; ``take`` is told how many bytes are to be kept, and may raise."""
         self._msgtype = msgtype
+        self._steps = 0
         label = labeller(msgtype)
         by_point = msgtype == JOINT_TRAJECTORY
         self._texts_matter = by_point or label is not None
@@ -378,7 +380,12 @@ class TopicReader:
         if self._msgtype in NOT_NUMBERS:
             raise NoColumnsError(NOT_NUMBERS[self._msgtype])
         kind = message_type(self._msgtype, definition, language)
-        tables = [*split(messages, kind, texts_matter=self._texts_matter)]
+        tables = []
+        for table in split(messages, kind, texts_matter=self._texts_matter):
+            tables.append(table)
+            self._steps += table.layout.steps
+            if self._steps > MOST_STEPS:
+                raise NoColumnsError('its messages are too different from each other')
         self._rows.add(messages, sorted(tables, key=lambda table: int(table.rows[0])))
 
     def finish(self) -> TopicColumns:

@@ -60,6 +60,8 @@ _DIGITS = re.compile(r'(\d+)')
 #: A batch has about so many bytes: enough for NumPy, little for the memory.
 _BATCH_BYTES = 4 << 20
 _MAGIC = b'\x89MCAP0\r\n'
+#: Bytes of ``#ROSBAG V2.0`` and what may follow in its line.
+_LONGEST_FIRST_LINE = 64
 #: Opcode and length before every record.
 _HEAD = struct.Struct('<BQ')
 #: What is before the message in its record.
@@ -330,6 +332,11 @@ class BagMessages:
                     f'`sqlite3 {file.name} .tables` puts into the database'
                 )
         is_ros1 = suffix(file) == ROS1
+        if is_ros1:
+            with file.open('rb') as stream:
+                # rosbags would read on to the end of a line, wherever that is.
+                if b'\n' not in stream.read(_LONGEST_FIRST_LINE):
+                    raise DamagedFileError('it does not begin as bags of ROS 1 do')
         reader: Any = AnyReader([file]) if is_ros1 else Reader(file)
         with _sqlite_within_limits(file) if not is_ros1 else nullcontext(), reader:
             if is_ros1:

@@ -90,7 +90,7 @@ _DATE_S = (5e8, 5e9)
 #: What nanoseconds in 64 bits hold, s.
 _LATEST_S = 9e9
 #: Rows of a CSV file that are read at a time, and the characters that a line of it may have.
-_ROWS, _LONGEST_LINE = 10_000, 1 << 20
+_ROWS, LONGEST_LINE = 10_000, 1 << 20
 #: Bytes of a number.
 _NUMBER = 8
 #: Nobody records joints more slowly, s; such a period is one in smaller units.
@@ -211,9 +211,9 @@ def _read_csv(file: Path) -> _Table:
 
 
 def _line(stream: TextIO) -> str:
-    line = stream.readline(_LONGEST_LINE)
-    if len(line) == _LONGEST_LINE:
-        raise ValueError(f'a line of it has more than {_LONGEST_LINE} characters')
+    line = stream.readline(LONGEST_LINE)
+    if len(line) == LONGEST_LINE:
+        raise ValueError(f'a line of it has more than {LONGEST_LINE} characters')
     return line
 
 

@@ -45,7 +45,7 @@ _ATTRIBUTE = re.compile(
     re.DOTALL,
 )
 #: MuJoCo's parser (tinyxml2) goes no deeper.
-_DEEPEST = 500
+DEEPEST = 500
 
 _NUMBER = re.compile(r'\S+')
 
@@ -258,9 +258,9 @@ class Document:
                 self.elements.append(element)
                 if not match['slash']:
                     around.append(element)
-                if len(around) > _DEEPEST:
+                if len(around) > DEEPEST:
                     raise ModelError(
-                        f'Expected elements inside of at most {_DEEPEST} others, as MuJoCo reads '
+                        f'Expected elements inside of at most {DEEPEST} others, as MuJoCo reads '
                         f'them, found more at <{element.tag}>.'
                     )
 
