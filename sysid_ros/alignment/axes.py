@@ -13,6 +13,7 @@ import enum
 import functools
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -41,9 +42,10 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, Field, Span, TopicColumns, UnreadTopic
-from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY
+from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY, canonical
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.vocabulary import (
+    COMMANDED,
     CURRENT,
     PWM,
     SECOND_NS,
@@ -219,7 +221,7 @@ def _states(bag: BagColumns) -> list[TopicColumns]:
     return [
         topic
         for topic in bag.topics
-        if topic.msgtype == JOINT_STATE
+        if canonical(topic.msgtype) == JOINT_STATE
         and not is_command(topic.topic)
         and field_columns(topic, Quantity.POSITION) is not None
     ]
@@ -256,6 +258,12 @@ def _is_copy(topic: TopicColumns, other: TopicColumns) -> bool:
             if apart > LITTLE * float(np.nanmax(there) - np.nanmin(there)):
                 return False
     return bool(shared)
+
+
+#: What is as large stands for nothing, as 2.146e9 for a position that is not asked for.
+_NO_NUMBER = 1e9
+#: An element of an array of structures.
+_ELEMENT = re.compile(r'(.*)\[(\d+)\]')
 
 
 class EffortKind(enum.StrEnum):
@@ -363,6 +371,7 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
         for field in topic.fields:
             meaning = meanings.get((topic.topic, field.name))
             if meaning is None:
+                _add_structure(found, topic, field)
                 continue
             quantity, commanded = meaning
             commanded = commanded or topic.topic in leaders
@@ -389,6 +398,22 @@ def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
     ]
     asked = {axis.name for axis in axes if axis.commanded and axis.topic not in leaders}
     return _distinct([a for a in axes if a.topic not in leaders or a.name not in asked])
+
+
+def _add_structure(
+    found: dict[tuple[str, str, str, bool], Axis], topic: TopicColumns, field: Field
+) -> None:
+    """Add a joint of an array of structures, as ``motor_state[2]`` with ``q``, ``dq``, in place."""
+    element = _ELEMENT.fullmatch(field.name)
+    if element is None:
+        return
+    commanded = is_command(topic.topic) or bool(COMMANDED & set(words_of(element[1])))
+    for label in field.labels:
+        quantity, column = quantity_of(words_of(label)), AxisColumn.of(topic, field, label)
+        if quantity is not None and np.isfinite(column.values).any():
+            key = topic.topic, element[1], element[2], commanded
+            axis = found.setdefault(key, Axis(element[2], commanded, {}))
+            axis.columns.setdefault(quantity, column)
 
 
 def _without_quantity(topic: str) -> str:
@@ -494,7 +519,8 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
     whole = np.ones(len(instants), dtype=bool)
     for row, axis in enumerate(axes):
         for quantity, column in axis.columns.items():
-            known = np.isfinite(column.values) & longest_increasing(column.receive_ns)
+            known = np.abs(column.values) < _NO_NUMBER
+            known &= longest_increasing(column.receive_ns)
             absent = not axis.commanded and id(column) not in kept
             if absent or np.count_nonzero(known) <= _WINDOW:
                 continue

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -71,6 +71,12 @@ class FindingKind(StrEnum):
         kind.grade, kind.effect, kind.remedy = grade, effect, remedy
         return kind
 
+    ARRAY_SIZE = (
+        'array size',
+        Grade.FAULT,
+        'An array that has not a value per name says nothing of whose they are: not used by name.',
+        'Let the driver send a value per name, NaN where it has none, or an empty array.',
+    )
     ARRIVAL_OFFSET = (
         'arrival offset',
         Grade.NOTE,
@@ -111,6 +117,12 @@ class FindingKind(StrEnum):
         'It says nothing of its joint.',
         'Check plug and driver, move the joint, and record again.',
     )
+    DISAGREES = (
+        'disagrees',
+        Grade.FAULT,
+        'The others are fitted without it, as without one of another robot or load.',
+        'Find what was different when it was recorded, and record it again.',
+    )
     EMERGENCY_STOP = 'e-stop', Grade.NOTE, 'The stopped pieces are left out.'
     GAP = (
         'gap',
@@ -131,6 +143,11 @@ class FindingKind(StrEnum):
         'Record again, or leave the piece out by segments.without.',
     )
     LEFT_OUT = 'left out', Grade.NOTE, 'The fit does not see what is left out.'
+    MIMIC = (
+        'mimic',
+        Grade.NOTE,
+        'Values that are computed from another joint measure nothing: the sensor is left out.',
+    )
     MISSING = (
         'missing values',
         Grade.NOTE,
@@ -189,6 +206,12 @@ class FindingKind(StrEnum):
         'The joint was told to move and no motion was measured.',
         'Check encoder, driver and mapping, and record again.',
     )
+    TWO_SOURCES = (
+        'two sources',
+        Grade.FAULT,
+        'Whose messages are right is unknown, and the fit follows both.',
+        'Let one node publish: ros2 topic info --verbose names them.',
+    )
     UNFINISHED = (
         'unfinished',
         Grade.NOTE,
@@ -223,6 +246,17 @@ class FindingKind(StrEnum):
         Grade.NOTE,
         'The velocity is late, which armature and damping would take up: a fit leaves it out.',
         'Add sensor/NAME/delay to the parameters to have it compared.',
+    )
+    WILD_COMMAND = (
+        'wild command',
+        Grade.FAULT,
+        'No joint can do it: the command before it is held, which is wrong where the robot got it.',
+        'Leave the piece out by segments.without where the robot tried, and mend what sent it.',
+    )
+    WRAPS = (
+        'wraps',
+        Grade.NOTE,
+        'Positions go on where they begin a turn anew, and commands are in the same turn.',
     )
 
 
@@ -422,6 +456,64 @@ def are_magnitudes(field: Field) -> bool:
     known = [column[np.isfinite(column)] for column in field.values.T]
     moving = [column for column in known if len(column) and np.ptp(column) > 0]
     return len(moving) > 1 and all(column.min() >= 0 for column in moving)
+
+
+def message_parts(topic: TopicColumns) -> list[tuple[frozenset[str], NDArray[np.int64]]]:
+    """Return which rows of a topic are about which labels, of one node each.
+
+    Several nodes may publish some of the joints each: messages about others lack nothing then, and
+    have stamps of their own.
+    """
+    labels = list(dict.fromkeys(label for field in topic.fields for label in field.labels))
+    there = np.zeros((len(topic.receive_ns), len(labels)), dtype=bool)
+    for field in topic.fields:
+        columns = [labels.index(label) for label in field.labels]
+        there[:, columns] |= np.isfinite(field.values)
+    if not there.all():
+        kinds, which = np.unique(there, axis=0, return_inverse=True)
+        if (kinds.sum(axis=0) == 1).all() and kinds.any(axis=1).all():
+            return [
+                (
+                    frozenset(label for label, own in zip(labels, kind, strict=True) if own),
+                    np.flatnonzero(which == row),
+                )
+                for row, kind in enumerate(kinds)
+            ]
+    return [(frozenset(labels), np.arange(len(there)))]
+
+
+def rows_about(topic: TopicColumns) -> dict[str, NDArray[np.int64]]:
+    """Return label to the rows of a topic that are about it."""
+    return {label: rows for labels, rows in message_parts(topic) for label in labels}
+
+
+def source_findings(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
+    """Find arrays that are not as long as their names, and nodes that contradict each other.
+
+    What two nodes say of one joint alternates: values are nearer to the second, third or fourth
+    after them than to the next.
+    """
+    unlike = {field.name: field.unlike_names for field in topic.fields if field.unlike_names}
+    if unlike:
+        detail = (
+            f'{" and ".join(unlike)}: another number of values than of names; labelled by index'
+        )
+        worst = max(unlike.values())
+        yield HealthFinding(bag, topic.topic, FindingKind.ARRAY_SIZE, worst, detail)
+    for field in topic.fields:
+        for label, column in zip(field.labels, field.values.T, strict=True):
+            values = column[np.isfinite(column)]
+            if len(values) <= MANY or len(np.unique(values[:: len(values) // MANY])) < FEW:
+                continue
+            next_one, *others = (
+                float(np.median(np.abs(values[after:] - values[:-after]))) for after in range(1, 5)
+            )
+            if next_one > FACTOR * min(others):
+                name = f'{topic.topic}.{field.name}' + (f'[{label}]' if label else '')
+                detail = (
+                    f'values alternate by {next_one:.3g}, as of two nodes that publish on the topic'
+                )
+                yield HealthFinding(bag, name, FindingKind.TWO_SOURCES, len(values), detail)
 
 
 def dead_columns(topic: TopicColumns) -> list[tuple[Field, str]]:

@@ -29,10 +29,13 @@ from sysid_ros.alignment.health import (
     RESPONSE_S,
     ROUNDING,
     FindingKind,
+    Grade,
     HealthFinding,
     dead_columns,
     gaps,
-    timing_findings,
+    message_parts,
+    rows_about,
+    source_findings,
     topic_rate,
 )
 from sysid_ros.alignment.lag import MOST_SAMPLES, Lag, lag, usual, velocity_lag
@@ -44,16 +47,24 @@ from sysid_ros.alignment.pairs import (
     Unmapped,
     column_name,
     command_quantity,
+    is_of_joints,
     meaning_of,
+    model_values,
     names_of,
     pair_columns,
-    raw_values,
     scalar_joints,
 )
 from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.segments import held_up, named_pieces
-from sysid_ros.alignment.stamps import Stamped, StampSource, longest_increasing, stamp_topics
+from sysid_ros.alignment.stamps import (
+    Stamped,
+    StampSource,
+    longest_increasing,
+    stamp_topics,
+    topic_timing,
+)
 from sysid_ros.bags import BagColumns, TopicColumns, UnreadTopic
+from sysid_ros.bags.message_types import JOINT_STATE, canonical
 from sysid_ros.bags.storage import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.bags.tables import table_files
 from sysid_ros.config.schema import MappingConfig, StampChoice
@@ -172,16 +183,11 @@ def joints_of_model(
         unit = quantity.unit(slide=bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE))
         channel = column_name(pair.topic, pair.field, pair.label)
         what = quantity, pair.role is PairRole.ACTUATOR, pair.topic, channel, unit
-        values = pair.scale * raw_values(bag, pair) + pair.offset
+        values = model_values(bag, pair)
         interpolated = pair_columns(bag, pair).interpolated
         sources.append((joints[joint], Trace(*what, _NO_TIMES, values, interpolated)))
     found = _collect(sources, times_ns)
     return tuple(sorted(found, key=lambda item: joints.index(item.name)))
-
-
-def is_of_joints(topic: TopicColumns) -> bool:
-    """Tell whether the labels of a topic's fields are names of joints."""
-    return 'Joint' in topic.msgtype.rpartition('/')[2]
 
 
 def _collect(
@@ -513,6 +519,21 @@ def inspect(
     )
 
 
+def column_faults(
+    bag: BagColumns, model: mujoco.MjModel, pairing: Pairing, stamps: StampChoice
+) -> list[HealthFinding]:
+    """Find what bends a fit to measured columns: limits, spikes, velocities that contradict."""
+    measured = [pair for pair in pairing.pairs if pair.role is PairRole.SENSOR]
+    names = {column_name(pair.topic, pair.field, pair.label) for pair in measured}
+    topics = [topic for topic in bag.topics if topic.topic in {pair.topic for pair in measured}]
+    stamped, _ = stamp_topics(bag, {topic.topic for topic in topics}, stamps)
+    times = {topic: item.times_ns for topic, item in stamped.items()}
+    found = [*joint_findings(bag.path.name, joints_of_model(bag, model, pairing, times))]
+    for topic in topics:
+        found += _channel_findings(bag.path.name, _report_channels(topic))
+    return [item for item in found if item.subject in names and item.kind.grade is Grade.FAULT]
+
+
 def _findings(
     bag: BagColumns, found: BagJoints, channels: Mapping[str, list[ChannelReport]]
 ) -> tuple[HealthFinding, ...]:
@@ -537,8 +558,9 @@ def _topic_findings(
     """Say what is wrong with a topic: its stamps, gaps, silences, and what messages lack."""
     name, count = bag.path.name, len(topic.receive_ns)
     yield from stamped.findings
-    times = stamped.times_ns[stamped.usable]
-    yield from timing_findings(name, topic.topic, times, int(times[0]) if len(times) else 0)
+    if is_of_joints(topic):
+        yield from source_findings(name, topic)
+    yield from topic_timing(name, topic, stamped, int(stamped.times_ns[0]) if count else 0)
     is_state = is_of_joints(topic) and not is_command(topic.topic)
     pieces = held_up([topic]) if is_state else []
     if pieces and topic.header_ns is not None:
@@ -557,10 +579,11 @@ def _topic_findings(
             if silence / SECOND_NS > longest:
                 detail = f'no message in the {where} {silence / SECOND_NS:.1f} s of the bag'
                 yield HealthFinding(name, topic.topic, FindingKind.GAP, 1, detail)
-    if not topic.msgtype.endswith('/JointState'):
+    if canonical(topic.msgtype) != JOINT_STATE:
         return
     labels = [label for field in topic.fields for label in field.labels]
-    if labels and all(label.isdigit() for label in labels):
+    unlike = any(field.unlike_names for field in topic.fields)
+    if not unlike and labels and all(label.isdigit() for label in labels):
         detail = 'messages carry no joint names; columns are numbered'
         yield HealthFinding(name, topic.topic, FindingKind.NO_NAMES, count, detail)
     present = {field.name for field in topic.fields}
@@ -648,12 +671,13 @@ def _counts(text: str) -> dict[str, int]:
 def _report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
     """Describe how the messages of a topic came."""
     clock = stamped.clock
-    times = stamped.times_ns[stamped.usable]
+    _, rows = max(message_parts(topic), key=lambda part: len(part[1]))
+    times = stamped.times_ns[rows[stamped.usable[rows]]]
     rate = topic_rate('', topic.topic, len(topic.receive_ns), times)
     periods = np.diff(times) / SECOND_NS
     median = float(np.median(periods)) if len(periods) else math.nan
     jitter = 1.4826 * float(np.median(np.abs(periods - median))) if len(periods) else math.nan
-    timing = timing_findings('', topic.topic, times, 0)
+    timing = topic_timing('', topic, stamped, 0)
     return TopicReport(
         topic=topic.topic,
         msgtype=topic.msgtype,
@@ -674,9 +698,10 @@ def _report_channels(topic: TopicColumns) -> list[ChannelReport]:
     # Commands go to a limit and stay there because they were told to.
     measured = is_of_joints(topic) and not is_command(topic.topic)
     found = []
+    about = rows_about(topic)
     for field in topic.fields:
         for column, label in enumerate(field.labels):
-            values = field.values[:, column]
+            values = field.values[about[label], column]
             known = np.isfinite(values)
             finite = values if known.all() else values[known]
             step = quantisation_step(finite)

@@ -60,6 +60,7 @@ from sysid_ros.alignment.pairs import (
     controller_facts,
     field_columns,
     measured_fields,
+    not_read,
     pair_columns,
     raw_values,
     scalar_joints,
@@ -69,6 +70,7 @@ from sysid_ros.alignment.pairs import (
     topic_labels,
     without_counterpart,
 )
+from sysid_ros.alignment.possible import possible
 from sysid_ros.alignment.search import Mechanism, contradiction, motion_bases
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import (
@@ -76,6 +78,7 @@ from sysid_ros.bags.message_types import (
     JOINT_JOG,
     JOINT_STATE,
     JOINT_TRAJECTORY,
+    canonical,
     is_applied,
 )
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
@@ -116,6 +119,7 @@ def map_columns(
         leaders = find_leaders(bag)
         check_one_arm(bag, leaders, scalar_joints(model))
         found = _checked(bag, model, _ByName(bag, model, leaders).mapping())
+        found = possible(bag, model, found)
         _check_drives(bag, model, found.pairs, {})
         axes = _axes(bag, model, found.pairs)
         motion = make_motion(axes)
@@ -150,7 +154,8 @@ def map_columns(
             health.append(
                 HealthFinding(bag.path.name, channel, FindingKind.DEAD_CHANNEL, 1, detail)
             )
-    return _completed(bag, model, Mapping(tuple(pairs), (), tuple(health)), 'not in the mapping')
+    found = _completed(bag, model, Mapping(tuple(pairs), (), tuple(health)), 'not in the mapping')
+    return possible(bag, model, found)
 
 
 def _check_drives(
@@ -258,8 +263,32 @@ class _ByName:
         self._names = {joint: name for name, joint in self.joints.items()}
         self.shared = {topic.topic: _shared(topic, self.joints) for topic in bag.topics}
         self._quantities = [command_quantity(model, item) for item in range(model.nactuator)]
+        drives = {name: row for row, name in self._driven_by() if name not in self.joints}
+        #: Topic to actuators, by index, that it calls by their name or their tendon's, and that.
+        self._drives = {
+            topic.topic: {
+                drives[label]: label
+                for label in topic_labels(topic)
+                if label in drives and label not in self.shared[topic.topic].values()
+            }
+            for topic in bag.topics
+        }
         self.unused: list[Unmapped] = []
         self.health: list[HealthFinding] = []
+
+    def _driven_by(self) -> Iterator[tuple[int, str]]:
+        """Yield the actuators, with each name that commands may call them."""
+        model = self._model
+        for row, name in enumerate(actuator_names(model)):
+            tendon = self._tendon(row)
+            yield from ((row, own) for own in (tendon, name) if own)
+
+    def _tendon(self, actuator: int) -> str:
+        """Return the tendon that an actuator pulls; empty where it pulls none."""
+        if self._model.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_TENDON:
+            return ''
+        index = int(self._model.actuator_trnid[actuator, 0])
+        return mujoco.mj_id2name(self._model, mujoco.mjtObj.mjOBJ_TENDON, index) or ''
 
     def mapping(self) -> Mapping:
         """Pair sensors with what is measured, and actuators with commands."""
@@ -280,6 +309,11 @@ class _ByName:
                     self._assume(f'{topic} {label}', 1, detail)
         return Mapping(pairs, tuple(self.unused), tuple(self.health))
 
+    def commands(self) -> Mapping:
+        """Pair actuators with commands."""
+        pairs = self._actuators() if self._model.nactuator else []
+        return Mapping(tuple(pairs), tuple(self.unused), tuple(self.health))
+
     def _refuse(self, topic: TopicColumns, reason: str) -> None:
         self.unused.append(Unmapped(UnmappedKind.TOPIC, topic.topic, reason))
 
@@ -290,7 +324,7 @@ class _ByName:
     def _state_topics(self) -> list[TopicColumns]:
         """Choose the topics that carry the measured state."""
         bag = self._bag
-        all_states = [topic for topic in bag.topics if topic.msgtype == JOINT_STATE]
+        all_states = [topic for topic in bag.topics if canonical(topic.msgtype) == JOINT_STATE]
         states = [
             topic
             for topic in all_states
@@ -299,11 +333,11 @@ class _ByName:
         # What a controller measured is as good where nobody publishes it otherwise.
         states = states or [topic for topic in bag.topics if topic.msgtype == CONTROLLER_STATE]
         if not states:
-            topics = listed(item.topic for item in bag.topics) or 'none'
             what = 'only command topics carry joint states' if all_states else 'there is none'
+            topics = listed(item.topic for item in bag.topics) or 'none'
             raise AlignmentError(
                 f'Expected a topic of type {JOINT_STATE} with the measured state, {what}; '
-                f'topics: {topics}{bag.not_read}.'
+                f'{"; ".join([f"topics: {topics}", *not_read(bag.unread)])}.'
             )
         matching = [topic for topic in states if self.shared[topic.topic]]
         if not matching:
@@ -353,41 +387,38 @@ class _ByName:
             joint = int(model.sensor_objid[sensor])
             if not name or quantity is None or (quantity, joint) in taken:
                 continue
-            found = None
+            found, labels = None, self._labels(joint)
             if quantity is Quantity.EFFORT and joint not in torqued:
-                found = self._column(joint, quantity, controllers, applied_fields)
-            found = found or self._column(joint, quantity, states, measured_fields)
+                found = _column(labels, quantity, controllers, applied_fields)
+            found = found or _column(labels, quantity, states, measured_fields)
             if found is not None:
                 pairs.append(Pair(PairRole.SENSOR, name, *found))
                 taken.add((quantity, joint))
         return pairs
 
-    def _column(
-        self, joint: int, quantity: Quantity, topics: Iterable[TopicColumns], fields: FieldsOf
-    ) -> tuple[str, str, str] | None:
-        """Return topic, field and label of the first column that has a quantity of a joint."""
-        for topic in topics:
-            label = self.shared[topic.topic].get(self._names.get(joint, ''))
-            for columns in fields(topic, quantity):
-                if label is not None and label in columns.labels:
-                    return topic.topic, columns.name, label
-        return None
+    def _labels(self, joint: int, actuator: int = -1) -> dict[str, str]:
+        """Return topic to what it calls a joint, or the actuator that drives it."""
+        own = {
+            topic: drives[actuator] for topic, drives in self._drives.items() if actuator in drives
+        }
+        name = self._names.get(joint, '')
+        return own | {topic: found[name] for topic, found in self.shared.items() if name in found}
 
-    def _driving(self) -> Iterator[tuple[str, int, Quantity]]:
-        """Yield the actuators with a name that drive a joint: name, joint and what they take."""
+    def _driving(self) -> Iterator[tuple[int, str, int, Quantity]]:
+        """Yield the actuators with a name: index, name, joint or -1, and what they take."""
         for actuator, name in enumerate(actuator_names(self._model)):
-            joint = driven_joint(self._model, actuator)
-            if name and joint >= 0:
-                yield name, joint, self._quantities[actuator]
+            if name:
+                joint = driven_joint(self._model, actuator)
+                yield actuator, name, joint, self._quantities[actuator]
 
     def _actuators(self) -> list[Pair]:
         bag = self._bag
         named = [
             topic
             for topic in bag.topics
-            if topic.msgtype in _COMMANDS
-            and (topic.msgtype != JOINT_STATE or is_command(topic.topic))
-            and self.shared[topic.topic]
+            if canonical(topic.msgtype) in _COMMANDS
+            and (canonical(topic.msgtype) != JOINT_STATE or is_command(topic.topic))
+            and (self.shared[topic.topic] or self._drives[topic.topic])
         ]
         unfit = [topic for topic in named if not self._by_joint([topic])]
         named = [topic for topic in named if topic not in unfit]
@@ -396,7 +427,7 @@ class _ByName:
         named.sort(
             key=lambda topic: (
                 is_applied(topic.msgtype, topic.topic),
-                _COMMANDS.index(topic.msgtype),
+                _COMMANDS.index(canonical(topic.msgtype)),
                 len(topic.receive_ns),
             ),
             reverse=True,
@@ -405,8 +436,8 @@ class _ByName:
         taken = ' and '.join(dict.fromkeys(self._quantities))
         for topic in unfit:
             has = ' and '.join(q for q in Quantity if next(commanded_fields(topic, q), None))
-            commanded = f'it commands {has or "no joint"}'
-            self._refuse(topic, f'{commanded}, the actuators of the model take {taken}')
+            reason = f'it commands {has or "no joint"}, the actuators of the model take {taken}'
+            self._refuse(topic, self._not_alone(topic) or reason)
         arrays = []
         for topic in bag.topics:
             if topic.msgtype == ARRAY:
@@ -427,9 +458,27 @@ class _ByName:
     def _by_joint(self, topics: list[TopicColumns]) -> list[Pair]:
         return [
             Pair(PairRole.ACTUATOR, name, *found)
-            for name, joint, quantity in self._driving()
-            if (found := self._column(joint, quantity, topics, commanded_fields)) is not None
+            for row, name, joint, quantity in self._driving()
+            if (found := _column(self._labels(joint, row), quantity, topics, commanded_fields))
+            is not None
         ]
+
+    def _not_alone(self, topic: TopicColumns) -> str:
+        """Say which actuator moves a joint that is commanded together with others; else nothing."""
+        model = self._model
+        for joint, label in self.shared[topic.topic].items():
+            for row, name, _, quantity in self._driving():
+                tendon = self._tendon(row)
+                if not tendon or self.joints[joint] not in _pulled(model, row):
+                    continue
+                for field in commanded_fields(topic, quantity):
+                    line = f'{{topic: {topic.topic}, field: {field.name}, label: {label}}}'
+                    return (
+                        f'no actuator of the model drives joint {joint!r} alone, {name!r} does so '
+                        f'by tendon {tendon!r}; where that is meant, its line in the mapping under '
+                        f'actuators is {name}: {line}'
+                    )
+        return ''
 
     def _carried(self, topic: TopicColumns) -> Quantity | None:
         """Return what an array of commands carries, by its controller or its topic's name."""
@@ -441,7 +490,7 @@ class _ByName:
     def _by_controller(self, arrays: list[TopicColumns]) -> list[Pair]:
         """Pair arrays whose controller says which joint each element is."""
         pairs = []
-        for name, joint, quantity in self._driving():
+        for _, name, joint, quantity in self._driving():
             for topic in arrays:
                 order, _ = controller_facts(self._bag, topic.topic)
                 ids = [self.joints.get(item) for item in order]
@@ -475,6 +524,35 @@ class _ByName:
             for index, name in enumerate(names)
             if name
         ]
+
+
+def commands_by_name(bag: BagColumns, model: mujoco.MjModel) -> Mapping:
+    """Pair the actuators of a model with commands by names, or by the order of an array."""
+    return _ByName(bag, model, find_leaders(bag)).commands()
+
+
+def _column(
+    labels: dict[str, str], quantity: Quantity, topics: Iterable[TopicColumns], fields: FieldsOf
+) -> tuple[str, str, str] | None:
+    """Return topic, field and label of the first column that has a quantity, by label per topic."""
+    for topic in topics:
+        label = labels.get(topic.topic, '')
+        for columns in fields(topic, quantity):
+            if label and label in columns.labels:
+                return topic.topic, columns.name, label
+    return None
+
+
+def _pulled(model: mujoco.MjModel, actuator: int) -> set[int]:
+    """Return the joints that an actuator pulls by a fixed tendon."""
+    tendon = int(model.actuator_trnid[actuator, 0])
+    first, count = int(model.tendon_adr[tendon]), int(model.tendon_num[tendon])
+    rows = range(first, first + count)
+    return {
+        int(model.wrap_objid[row])
+        for row in rows
+        if model.wrap_type[row] == mujoco.mjtWrap.mjWRAP_JOINT
+    }
 
 
 def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:
@@ -547,6 +625,7 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             why[pair] = FindingKind.DEAD_CHANNEL, 'never changes while others move'
         elif pair.field == Quantity.EFFORT and are_magnitudes(pair_columns(bag, pair)):
             why[pair] = FindingKind.NO_TORQUE, UNSIGNED
+    why |= _computed(bag, model, found.pairs)
     mapping = _without(bag, found, why)
     if not any(pair.role is PairRole.SENSOR for pair in mapping.pairs):
         raise AlignmentError(
@@ -554,6 +633,29 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             f'{mapping.health[-1].detail}.'
         )
     return _completed(bag, model, mapping, 'no column of the bag refers to it', why)
+
+
+def _computed(
+    bag: BagColumns, model: mujoco.MjModel, pairs: Iterable[Pair]
+) -> dict[Pair, _LeftOut]:
+    """Return the sensors of mimic joints whose values were computed from those of their leaders."""
+    by_joint = {
+        (int(model.sensor(pair.name).objid[0]), SENSOR_FIELDS[kind]): pair
+        for pair in pairs
+        if pair.role is PairRole.SENSOR
+        if (kind := mujoco.mjtSensor(int(model.sensor(pair.name).type[0]))) in SENSOR_FIELDS
+    }
+    why = {}
+    for follower in Mechanism(model).followers:
+        for quantity in (Quantity.POSITION, Quantity.VELOCITY):
+            own = by_joint.get((follower.joint, quantity))
+            leader = by_joint.get((follower.leader, quantity))
+            if own is None or leader is None:
+                continue
+            if follower.is_computed(quantity, raw_values(bag, own), raw_values(bag, leader)):
+                name = model.joint(follower.leader).name
+                why[own] = FindingKind.MIMIC, f'computed from joint {name!r}'
+    return why
 
 
 def _completed(

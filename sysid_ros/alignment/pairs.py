@@ -7,7 +7,8 @@ from __future__ import annotations
 import enum
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Indel
 
 from sysid_ros.alignment.health import UNSIGNED, HealthFinding, are_magnitudes
-from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
 from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_JOG, JOINT_TRAJECTORY
+from sysid_ros.errors import listed
 from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.vocabulary import (
     COMMANDED,
@@ -84,6 +86,10 @@ FieldsOf = Callable[[TopicColumns, Quantity], Iterator[Field]]
 Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
 
 
+#: Limits within which all is.
+ANY = (-math.inf, math.inf)
+
+
 class PairRole(enum.Enum):
     """What a column is for the model."""
 
@@ -95,7 +101,7 @@ class Pair(NamedTuple):
     """A column of a bag and the sensor or actuator that it is.
 
     The value for the model is ``scale * bag value + offset``. A sensor with several values has one
-    pair for each component.
+    pair for each component. Values of the bag beyond the limits are none.
     """
 
     role: PairRole
@@ -106,6 +112,7 @@ class Pair(NamedTuple):
     scale: float = 1.0
     offset: float = 0.0
     component: int = 0
+    limits: tuple[float, float] = ANY
 
 
 class UnmappedKind(enum.Enum):
@@ -159,9 +166,18 @@ def pair_columns(bag: BagColumns, pair: Pair) -> Field:
 
 
 def raw_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
-    """Return the (n,) values of a pair's column, in units of the bag."""
+    """Return the (n,) values of a pair's column, in units of the bag; NaN is none."""
     field = pair_columns(bag, pair)
-    return field.values[:, field.labels.index(pair.label)]
+    values = field.values[:, field.labels.index(pair.label)]
+    if pair.limits == ANY:
+        return values
+    low, high = pair.limits
+    return np.where((values >= low) & (values <= high), values, np.nan)
+
+
+def model_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
+    """Return the (n,) values of a pair's column for the model; NaN is none."""
+    return pair.scale * raw_values(bag, pair) + pair.offset
 
 
 def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool_]:
@@ -266,6 +282,15 @@ def without_counterpart(
     return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
 
 
+def not_read(unread: Iterable[UnreadTopic]) -> list[str]:
+    """Say which topics with messages are not read and why, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for item in unread:
+        if item.count:
+            reasons.setdefault(item.reason, []).append(item.topic)
+    return [f'{listed(topics)} not read: {reason}' for reason, topics in reasons.items()]
+
+
 def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64]:
     """Return how alike m names of a bag and n of a model are, (m, n) from 0 to EXACT.
 
@@ -360,6 +385,11 @@ def _shared(lists: list[list[str]]) -> int:
     """Return with how many equal words all lists begin."""
     same = (len(set(words)) == 1 for words in zip(*lists, strict=False))
     return sum(itertools.takewhile(bool, same))
+
+
+def is_of_joints(topic: TopicColumns) -> bool:
+    """Tell whether the labels of a topic's fields are names of joints."""
+    return 'Joint' in topic.msgtype.rpartition('/')[2]
 
 
 def meaning_of(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:

@@ -27,7 +27,7 @@ from sysid_ros.alignment.axes import (
     recorded_joints,
 )
 from sysid_ros.alignment.health import CLEAR, MOST
-from sysid_ros.alignment.pairing import lacking_quantity, with_all
+from sysid_ros.alignment.pairing import commands_by_name, lacking_quantity, with_all
 from sysid_ros.alignment.pairs import (
     EVEN,
     EXACT,
@@ -41,6 +41,7 @@ from sysid_ros.alignment.pairs import (
     actuator_names,
     fitting_fields,
     in_words,
+    not_read,
     scalar_joints,
     sensor_names,
     similarities,
@@ -50,6 +51,7 @@ from sysid_ros.alignment.search import Choice, Guess, Mechanism, ModelJoint, Sco
 from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, one_line
+from sysid_ros.model.elements import driven_joint
 from sysid_ros.model.loading import (
     add_actuators,
     compile_spec,
@@ -200,17 +202,30 @@ def propose(
         if joint.drive and (reading := commands.get(joint.id)) is not None
     ]
     if not any(pair.role is PairRole.SENSOR for pair in pairs):
-        topics = (', '.join(topic.topic for topic in bag.topics) or 'none') + bag.not_read
+        topics = ', '.join(topic.topic for topic in bag.topics) or 'none'
         joints = ', '.join(joint.name for joint in mechanism.joints) or 'none'
         labels = ', '.join(axis.name for axis in axes if not axis.commanded) or 'none'
         raise AlignmentError(
             f'Nothing in {bag.path.name!r} can be a sensor of the model: expected positions, '
             f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}; '
-            f'measured joints of the bag: {labels}; joints of the model: {joints}.'
+            f'measured joints of the bag: {labels}; joints of the model: {joints}'
+            f'{"".join(f"; {reason}" for reason in not_read(bag.unread))}.'
         )
+    # Motion tells what moves a joint alone, names what moves several.
+    named = commands_by_name(bag, model)
+    guesses = {item.subject: item.detail for item in named.health}
+    for pair in named.pairs:
+        if driven_joint(model, pair.name) < 0:
+            guess = guesses.get(pair.topic, '')
+            score, reason = (EVEN, guess) if guess else (SAME_LETTERS, 'same name')
+            where = pair.topic, pair.field, (pair.label,)
+            pairs.append(ProposedPair(pair.role, pair.name, *where, 1.0, 0.0, score, reason))
+    pairs.sort(key=lambda pair: pair.role is PairRole.ACTUATOR and 1 + names.index(pair.name))
     elements = {(pair.role, pair.name) for pair in pairs}
     columns = {(pair.topic, pair.field, label) for pair in pairs for label in pair.labels}
+    used = {topic for topic, *_ in columns}
     known = [item for item in reader.not_taken() if (PairRole.ACTUATOR, item.name) not in elements]
+    known += [item for item in named.unmapped if item.name not in used]
     reason = 'nothing in the bag is like it'
     unmapped = without_counterpart(bag, model, elements, columns, known, reason)
     return Proposal(bag.path.name, seconds, tuple(pairs), unmapped)
@@ -434,29 +449,26 @@ def _join(notes: list[str]) -> str:
 def _follow(
     readings: dict[tuple[int, Quantity], _Reading], mechanism: Mechanism, axes: tuple[Axis, ...]
 ) -> None:
-    """Add joints that others drive by an equality constraint, in place."""
+    """Add joints that others drive by an equality constraint, where they are measured, in place."""
     model = mechanism.model
     measured = [axis for axis in axes if not axis.commanded]
     names = [axis.name for axis in measured]
     for follower in mechanism.followers:
         own = similarities(names, [model.joint(follower.joint).name])
         row = int(np.argmax(own)) if names else -1
-        if row >= 0 and own[row, 0] >= SAME_CORE:
-            score, reason = float(own[row, 0]), in_words(float(own[row, 0]))
-            for quantity, column in measured[row].columns.items():
-                if quantity is not None:
-                    reading = _Reading(column, 1.0, 0.0, score, reason)
-                    readings[follower.joint, quantity] = reading
+        if row < 0 or own[row, 0] < SAME_CORE:
             continue
-        leader = model.joint(follower.leader).name
-        for moving, shift in ((Quantity.POSITION, follower.offset), (Quantity.VELOCITY, 0.0)):
-            source = readings.get((follower.leader, moving))
-            if source is not None:
-                readings[follower.joint, moving] = source._replace(
-                    scale=follower.ratio * source.scale,
-                    offset=follower.ratio * source.offset + shift,
-                    reason=f'follows {leader} by an equality constraint; {source.reason}',
+        score, reason = float(own[row, 0]), in_words(float(own[row, 0]))
+        for quantity, column in measured[row].columns.items():
+            leader = readings.get((follower.leader, quantity)) if quantity is not None else None
+            if quantity is None or (
+                leader is not None
+                and follower.is_computed(
+                    quantity, column.values, leader.scale * leader.column.values + leader.offset
                 )
+            ):
+                continue
+            readings[follower.joint, quantity] = _Reading(column, 1.0, 0.0, score, reason)
 
 
 def _joint_sensors(

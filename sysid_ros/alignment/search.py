@@ -66,6 +66,8 @@ _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
 #: motion over a small part of the range), of what hardly happens (positions outside of the range,
 #: efforts of several units in a message), and of what the bag says is not so.
 _UNUSUAL, _RARE, _HARDLY, _NEVER = 3.0, 4.0, 10.0, 1000.0
+#: Values are the same that differ by less than this part of the largest.
+_ROUNDED = 1e-6
 #: With more joints than this, joints are not turned while they are exchanged.
 _MANY = 12
 #: So many motions' torques are kept.
@@ -120,6 +122,18 @@ class Follower(NamedTuple):
     leader: int
     offset: float
     ratio: float
+
+    def is_computed(
+        self, quantity: Quantity, own: NDArray[np.float64], leading: NDArray[np.float64]
+    ) -> bool:
+        """Whether (n,) values of the joint are those of its leader, as a mimic joint's are."""
+        if own.shape != leading.shape:
+            return False
+        expected = self.ratio * leading + self.offset * (quantity is Quantity.POSITION)
+        off = np.abs(own - expected)
+        known = np.isfinite(off)
+        # Drivers may compute in 32 bits.
+        return bool(known.any() and off[known].max() <= _ROUNDED * np.abs(expected[known]).max())
 
 
 class Mechanism:

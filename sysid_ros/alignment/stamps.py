@@ -20,7 +20,16 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import ERRORS, FEW, MANY, FindingKind, HealthFinding
+from sysid_ros.alignment.health import (
+    ERRORS,
+    FEW,
+    LITTLE,
+    MANY,
+    FindingKind,
+    HealthFinding,
+    message_parts,
+    timing_findings,
+)
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import JOINT_TRAJECTORY
 from sysid_ros.config.schema import StampChoice
@@ -41,6 +50,8 @@ _PARTS = 8
 STEADY_S = 5.0
 #: Clocks, or one before and after it was set, are two when they differ by more than this, s.
 _TWO_CLOCKS_S = 0.05
+#: Unit of a counter of 32 bits to the seconds after which it wraps.
+_COUNTERS = {'ns': 2**32 / 1e9, 'µs': 2**32 / 1e6, 'ms': 2**32 / 1e3}
 #: A clock that jumps more often is not steady.
 _MOST_JUMPS = 10
 #: Header stamps this far from the receive times are from another clock (simulated time, a robot
@@ -262,6 +273,23 @@ def _jump(bag: str, subject: str, what: str, after_ns: int) -> HealthFinding:
     return HealthFinding(bag, subject, FindingKind.CLOCK_JUMP, 1, detail, spans=spans)
 
 
+def _named_jump(topic: TopicColumns, jump: ClockJump) -> str:
+    """Say which clock did what: the recorder's, whose times have a gap then, or that of stamps."""
+    assert topic.header_ns is not None  # noqa: S101 (or it would have no jump)
+    row = max(int(np.searchsorted(topic.receive_ns, jump.time_ns)), 1)
+    waited = (topic.receive_ns[row] - topic.receive_ns[row - 1]) / SECOND_NS
+    if abs(waited - jump.seconds) < _TWO_CLOCKS_S + LITTLE * abs(jump.seconds):
+        return f"the recorder's clock jumps by {jump.seconds:+.3f} s"
+    clock = 'the clock of its header stamps'
+    for unit, seconds in _COUNTERS.items():
+        if abs(jump.seconds - seconds) < _TWO_CLOCKS_S:
+            return f'{clock} wraps after {seconds:.3f} s, as 32 bits of {unit} do'
+    stamp = topic.header_ns[row]
+    if no_time_of_day(topic.header_ns[row : row + 1]) and stamp < topic.header_ns[row - 1]:
+        return f'{clock} starts anew at {stamp / SECOND_NS:.3f} s, {jump.seconds:.3f} s back'
+    return f'{clock} jumps by {-jump.seconds:+.3f} s'
+
+
 def one_clock(
     bag: str, topics: Sequence[TopicColumns], stamps: StampChoice
 ) -> tuple[Choice, tuple[HealthFinding, ...]]:
@@ -308,9 +336,9 @@ def _common(
     ]
     if jumps:
         start = min(int(topic.receive_ns[0]) for topic in topics if len(topic.receive_ns))
-        what = 'receive time minus header stamp changes for good by'
+        own = {topic.topic: topic for topic in topics}
         return {topic.topic: 'receive' for topic in topics}, tuple(
-            _jump(bag, name, f'{what} {jump.seconds:+.3f} s', jump.time_ns - start)
+            _jump(bag, name, _named_jump(own[name], jump), jump.time_ns - start)
             for name, jump in jumps
         )
     if any(fit.simulated for fit in fits.values()):
@@ -338,7 +366,8 @@ def _common(
         if abs(fit.offset) >= OTHER_CLOCK_S:
             size = f'{abs(fit.offset):.3f} s'
         when = 'after' if fit.offset > 0 else 'before'
-        drift = f', drifting by {fit.drift:.1f} ppm' if fit.drifts else ''
+        error = 1.96 * fit.deviation
+        drift = f', drifting by {fit.drift:.1f} ± {error:.1g} ppm' if fit.drifts else ''
         detail = f'messages come {size} {when} their header stamps at the earliest{drift}; {done}'
         findings.append(HealthFinding(bag, name, FindingKind.CLOCK_OFFSET, 1, detail))
     return chosen, tuple(findings)
@@ -404,7 +433,9 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     elif stamps == 'header':
         detail = 'messages of this type have no header; the receive time is used'
         findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, len(times), detail))
-    usable = longest_increasing(times)
+    usable = np.zeros(len(times), dtype=bool)
+    for _, rows in message_parts(topic):
+        usable[rows] = longest_increasing(times[rows])
     dropped = times[~usable]
     if len(dropped):
         repeated = int(np.isin(dropped, times[usable]).sum())
@@ -417,6 +448,22 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     elif stamps == 'receive' or _receive_only(topic):
         source = 'receive' if sent is None else 'sent'
     return Stamped(times, usable, tuple(findings), fit, source)
+
+
+def topic_timing(
+    bag: str, topic: TopicColumns, stamped: Stamped, start: int
+) -> list[HealthFinding]:
+    """Count gaps and jitter of a topic, of each node that publishes some of its joints by itself.
+
+    The start is the first measurement of the bag, ns.
+    """
+    return [
+        finding
+        for _, rows in message_parts(topic)
+        for finding in timing_findings(
+            bag, topic.topic, stamped.times_ns[rows[stamped.usable[rows]]], start
+        )
+    ]
 
 
 def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:

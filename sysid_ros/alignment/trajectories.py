@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import enum
 import io
 from collections.abc import Iterable, Iterator
@@ -23,25 +24,29 @@ from sysid_ros.alignment.health import (
     HealthFinding,
     Span,
     TopicRate,
+    rows_about,
+    source_findings,
     spans_where,
-    timing_findings,
     topic_rate,
 )
 from sysid_ros.alignment.pairs import (
+    ANY,
     Mapping,
     Pair,
     PairRole,
     Unmapped,
     column_name,
     command_quantity,
+    is_of_joints,
+    model_values,
     pair_columns,
-    raw_values,
     sensor_names,
     topic_columns,
     whole_rows,
 )
 from sysid_ros.alignment.segments import (
     InitialState,
+    Piece,
     Segment,
     Signals,
     StampedSamples,
@@ -50,8 +55,15 @@ from sysid_ros.alignment.segments import (
     find_segments,
     initial_state,
     marker_topics,
+    within,
 )
-from sysid_ros.alignment.stamps import Stamped, StampSource, longest_increasing, stamp_topics
+from sysid_ros.alignment.stamps import (
+    Stamped,
+    StampSource,
+    longest_increasing,
+    stamp_topics,
+    topic_timing,
+)
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.message_types import is_applied
 from sysid_ros.config.schema import SegmentsConfig, StampChoice
@@ -136,7 +148,7 @@ def align(
     stamped, found = stamp_topics(bag, used | {item.topic for item in markers}, stamps, texts)
     health = [*mapping.health, *found]
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
-    usable = {topic: item.times_ns[item.usable] for topic, item in stamped.items()}
+    usable = {topic: np.sort(item.times_ns[item.usable]) for topic, item in stamped.items()}
     rates = [
         topic_rate(name, topic.topic, len(topic.receive_ns), usable[topic.topic])
         for topic in bag.topics
@@ -144,6 +156,8 @@ def align(
     for topic in bag.topics:
         if topic.topic in used:
             health += stamped[topic.topic].findings
+        if is_of_joints(topic):
+            health += source_findings(name, topic)
     selections = _select(bag, mapping, stamped)
     instants = np.unique(
         np.concatenate([item.times_ns for item in selections if item.role is PairRole.SENSOR])
@@ -151,7 +165,7 @@ def align(
     began = int(instants[0]) if len(instants) else 0
     for topic in bag.topics:
         if topic.topic in measured:
-            health += timing_findings(name, topic.topic, usable[topic.topic], began)
+            health += topic_timing(name, topic, stamped[topic.topic], began)
     health += _masked(bag, mapping, stamped, began)
     spans, skipped = _find_segments(
         bag, model, selections, instants, stamped, segments, longest_delay
@@ -181,21 +195,59 @@ def align(
     )
 
 
+def kept_columns(
+    bag: BagColumns, alignment: Alignment, stamps: StampChoice, segments: SegmentsConfig
+) -> BagColumns:
+    """Return what segments leave of a bag, of which they made an alignment."""
+    if segments == SegmentsConfig():
+        return bag
+    used = {pair.topic for pair in alignment.pairs}
+    stamped, _ = stamp_topics(bag, used, stamps)
+    spans = [
+        Piece(each.origin_ns, each.origin_ns + round(each.duration * SECOND_NS))
+        for each in alignment.sequences
+    ]
+    topics = []
+    for topic in bag.topics:
+        if topic.topic in used:
+            rows = within(stamped[topic.topic].times_ns, spans)
+            header, sent = (
+                None if times is None else times[rows] for times in (topic.header_ns, topic.sent_ns)
+            )
+            fields = tuple(
+                dataclasses.replace(field, values=field.values[rows]) for field in topic.fields
+            )
+            topics.append(
+                dataclasses.replace(
+                    topic,
+                    receive_ns=topic.receive_ns[rows],
+                    header_ns=header,
+                    sent_ns=sent,
+                    fields=fields,
+                    legs=None,
+                )
+            )
+    return dataclasses.replace(bag, topics=tuple(topics))
+
+
 def _masked(
     bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped], began: int
 ) -> Iterator[HealthFinding]:
     """Count values that are not there; the bag began at its first measurement, ns."""
+    about = {topic.topic: rows_about(topic) for topic in bag.topics}
     for pair in mapping.pairs:
-        finite = np.isfinite(raw_values(bag, pair))
-        missing = int(np.count_nonzero(~finite))
+        # Beyond the limits of a pair there is something, of which its mapping says what.
+        finite = np.isfinite(model_values(bag, pair._replace(limits=ANY)))
+        rows = about[pair.topic][pair.label]
+        missing = len(rows) - int(np.count_nonzero(finite[rows]))
         if missing:
             yield HealthFinding(
                 bag.path.name,
                 column_name(pair.topic, pair.field, pair.label),
                 FindingKind.MISSING,
                 missing,
-                f'of {len(finite)} values of {pair.name!r} are not finite or absent; left out',
-                spans=spans_where(stamped[pair.topic].times_ns, ~finite, began),
+                f'of {len(rows)} values of {pair.name!r} are not finite or absent; left out',
+                spans=spans_where(stamped[pair.topic].times_ns[rows], ~finite[rows], began),
             )
 
 
@@ -221,9 +273,7 @@ def _select(bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]) -> l
 
 def _values(bag: BagColumns, pairs: Iterable[Pair], rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return (n, k) values of pairs in rows of their topic, in model units."""
-    return np.column_stack(
-        [pair.scale * raw_values(bag, pair)[rows] + pair.offset for pair in pairs]
-    )
+    return np.column_stack([model_values(bag, pair)[rows] for pair in pairs])
 
 
 def _series(bag: BagColumns, selection: _Selection, rows: slice, origin_ns: int) -> TimeSeries:

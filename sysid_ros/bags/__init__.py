@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.errors import listed
-
 
 class Span(NamedTuple):
     """Values at the ends of a joint's range, of positions in parts of that; else of degrees."""
@@ -41,6 +39,10 @@ class Field:
     interpolated: bool = False
     #: Label to what positions are parts of, where they are no radians.
     spans: Mapping[str, Span] = field(default_factory=dict)
+    #: Label to how often its values began a turn anew, where they go on instead.
+    turns: Mapping[str, int] = field(default_factory=dict)
+    #: Messages whose array has another size than their names, so that indices are the labels.
+    unlike_names: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,16 +112,6 @@ class BagColumns:
 
     #: Names of files beside those of a bag, that its metadata does not list: they are not read.
     unlisted: tuple[str, ...] = ()
-
-    @property
-    def not_read(self) -> str:
-        """What of the bag is not read, and why, as the end of a sentence; empty for nothing."""
-        reasons: dict[str, list[str]] = {}
-        for item in self.unread:
-            if item.count:
-                reasons.setdefault(item.reason, []).append(item.topic)
-        found = [f'{listed(topics)} ({reason})' for reason, topics in reasons.items()]
-        return f'; not read: {"; ".join(found)}' if found else ''
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:

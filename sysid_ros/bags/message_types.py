@@ -40,12 +40,12 @@ Labeller = Callable[[Iterable[NumberRun], Mapping[str, tuple[str, ...]]], Iterab
 def labels_for(names: Sequence[str], width: int) -> tuple[str, ...]:
     """Return one distinct label per element of an array.
 
-    Where the message names fewer joints than it has values, the index is the label; a name that
-    is there twice gets the index of the second element behind it.
+    Names that are not as many as the values say nothing of whose they are: the index is the label
+    then, as where a name is empty. One that is there twice gets the index behind it.
     """
     labels: list[str] = []
     for index in range(width):
-        name = names[index] if index < len(names) and names[index] else str(index)
+        name = (len(names) == width and names[index]) or str(index)
         labels.append(f'{name}[{index}]' if name in labels else name)
     return tuple(labels)
 
@@ -64,7 +64,7 @@ def named_by(path: str, fields: str = '.*') -> Labeller:
     ) -> Iterator[NumberRun]:
         for part in parts:
             if named.fullmatch(part.field):
-                yield part._replace(labels=labels_for(texts[path], len(part.labels)))
+                yield part._replace(labels=labels_for(texts.get(path, ()), len(part.labels)))
             else:
                 yield part
 
@@ -122,10 +122,16 @@ _LABELLERS: Mapping[str, Labeller] = {
 }
 
 
+def canonical(msgtype: str) -> str:
+    """Return a type, of copies of JointState in other packages the original."""
+    own = JOINT_STATE.rpartition('/')[2]
+    return JOINT_STATE if msgtype.rpartition('/')[2] == own else msgtype
+
+
 def labeller(msgtype: str) -> Labeller | None:
     """Return what names the columns of a type; a type that carries names needs an entry above."""
     is_array = re.fullmatch(r'std_msgs/msg/(U?Int|Float)\d+MultiArray', msgtype)
-    return only_data if is_array else _LABELLERS.get(msgtype)
+    return only_data if is_array else _LABELLERS.get(canonical(msgtype))
 
 
 def is_interpolated(msgtype: str, field: str) -> bool:
@@ -140,7 +146,7 @@ def is_applied(msgtype: str, topic: str, field: str = '') -> bool:
     """
     if msgtype == CONTROLLER_STATE:
         return field.startswith('output.')
-    return msgtype == JOINT_STATE and _APPLIED in topic.rpartition('/')[2].lower()
+    return canonical(msgtype) == JOINT_STATE and _APPLIED in topic.rpartition('/')[2].lower()
 
 
 #: Message type to why it is not read: its numbers make no time series.

@@ -28,10 +28,12 @@ from sysid_ros.bags.cdr import (
     text_of,
 )
 from sysid_ros.bags.message_types import (
+    JOINT_STATE,
     JOINT_TRAJECTORY,
     NOT_NUMBERS,
     TEXT,
     Labeller,
+    canonical,
     is_interpolated,
     labeller,
     labels_for,
@@ -257,6 +259,8 @@ class MessageRows:
         ] = {}
         # The layout stands beside its runs: without it, its id might come again.
         self._labelled: dict[int, tuple[Layout, tuple[NumberRun, ...]]] = {}
+        self._names = 'name' if canonical(msgtype) == JOINT_STATE else ''
+        self._unlike_names: dict[str, int] = {}
 
     def add(self, messages: Batch, tables: Iterable[MessageTable]) -> None:
         """Append messages; together, the tables have each of them once."""
@@ -271,7 +275,11 @@ class MessageRows:
             stamps = table.stamps_ns()
             if stamps is not None:
                 self._headers.append((rows, stamps))
+            names = table.layout.texts.get(self._names, ())
             for run in self._runs(table.layout):
+                if any(names) and len(run.labels) != len(names):
+                    already = self._unlike_names.get(run.field, 0)
+                    self._unlike_names[run.field] = already + len(rows)
                 values = table.numbers(run).astype(np.float64)
                 self._values.setdefault(run.field, []).append((rows, run.labels, values))
         self._count += count
@@ -301,7 +309,9 @@ class MessageRows:
                     values[place[rows], columns[0] : columns[-1] + 1] = found
                 else:
                     values[place[rows][:, None], columns] = found
-            fields.append(Field(name, tuple(labels), values, is_interpolated(self._msgtype, name)))
+            interpolated = is_interpolated(self._msgtype, name)
+            unlike = self._unlike_names.get(name, 0)
+            fields.append(Field(name, tuple(labels), values, interpolated, unlike_names=unlike))
         return TopicColumns(
             self._topic,
             self._msgtype,
@@ -429,7 +439,7 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
         key = topic.name, topic.msgtype
         counts[key] = counts.get(key, 0) + len(messages.sizes)
         if not topic.is_cdr:
-            refused[key] = f'its messages are {topic.serialization}, expected CDR'
+            refused[key] = f'messages are serialized as {topic.serialization!r}, expected cdr'
             continue
         try:
             if key not in readers:

@@ -99,14 +99,13 @@ def inspect_bag(
     if mapping != 'auto':
         mapped = load_mapping(Path(mapping))
 
-    from sysid_ros.alignment.axes import in_namespace
     from sysid_ros.alignment.inspection import bag_joints, inspect
     from sysid_ros.alignment.pairing import imply_actuators
-    from sysid_ros.bags.reader import read_bag
+    from sysid_ros.alignment.turns import read_columns
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.model.loading import compile_spec, load_spec
 
-    columns = in_namespace(read_bag(bag), namespace)
+    columns = read_columns(bag, namespace)
     compiled = None
     if model is not None:
         spec = load_spec(model, packages)
@@ -193,6 +192,7 @@ def _head(found: Inspection) -> list[str]:
 
 
 def _print_topics(console: LiteralConsole, found: Inspection) -> None:
+    from sysid_ros.alignment.pairs import not_read
     from sysid_ros.report.tables import print_table
 
     named = {item.subject for item in found.findings}
@@ -223,17 +223,13 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
         print_table(console, 'Topics', _TOPIC_COLUMNS, rows)
     others = (
         ([item.topic for item in found.topics if item not in shown], 'without findings'),
-        *(
-            ([item.topic for item in unread if item.reason == reason], f'not read ({reason})')
-            for unread in ([item for item in found.unread if item.count],)
-            for reason in dict.fromkeys(item.reason for item in unread)
-        ),
         ([item.topic for item in found.unread if not item.count], 'no messages'),
     )
-    for names, what in others:
-        if names:
-            console.print(f'{len(names)} more, {what}: {listed(names)}')
-    if any(names for names, _ in others):
+    lines = [f'{len(names)} more, {what}: {listed(names)}' for names, what in others if names]
+    lines += not_read(found.unread)
+    for line in lines:
+        console.print(line)
+    if lines:
         console.print()
 
 
@@ -432,20 +428,19 @@ def propose_mapping(
 
     check_new(output)
 
-    from sysid_ros.alignment.axes import in_namespace
     from sysid_ros.alignment.proposal import (
         CONFIDENCE,
         propose_with_actuators,
         summary,
         to_yaml,
     )
-    from sysid_ros.bags.reader import read_bag
+    from sysid_ros.alignment.turns import read_columns
     from sysid_ros.cli.console import print_json, say
     from sysid_ros.model.loading import implied_sentence, read_model
 
     path = model or bag
     described, spec = read_model(path, packages)
-    proposal = propose_with_actuators(spec, path, in_namespace(read_bag(bag), namespace))
+    proposal = propose_with_actuators(spec, path, read_columns(bag, namespace))
     notes = [note for note in (*described.notes, implied_sentence(spec)) if note]
     text = to_yaml(proposal, path.name, notes)
     if output is not None:

@@ -40,6 +40,7 @@ from sysid_ros.results.result import (
     NextStep,
     ParameterResult,
     SensorError,
+    SequenceError,
     SolverStatus,
     moving,
 )
@@ -437,6 +438,23 @@ def _consistent(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen
     A motion is hard, and not another robot's, where the fit lowered the nominal model's error about
     as much as usual.
     """
+    yield _worst(
+        (seen for _, seen in _alike(result, config)),
+        'All sequences are predicted about equally well.',
+    )
+
+
+def unlike_others(result: CalibrationResult, config: GateConfig) -> frozenset[str]:
+    """Return the training sequences that are not of the robot that the others are of."""
+    return frozenset(
+        item.sequence
+        for item, seen in _alike(result, config)
+        if item.role == 'train' and seen.measured > seen.limit
+    )
+
+
+def _alike(result: CalibrationResult, config: GateConfig) -> Iterator[tuple[SequenceError, _Seen]]:
+    """Compare the error of each sequence with that of training sequences."""
     sequences = result.diagnostics.sequences
     trained = [item for item in sequences if item.role == 'train']
     errors = [item.error for item in trained]
@@ -444,20 +462,21 @@ def _consistent(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen
     growth = max(config.sequence_growth, _by_chance(errors, len(sequences), config))
     shares = [item.error / item.before for item in trained if item.before > 0]
     share = min(MUCH, MORE * float(np.median(shares)) if shares else 0.0)
-    found = (
-        _Seen(
-            f'The error in {item.sequence} is {item.error / usual:.3g} times that of training '
-            'sequences: another robot, load or mapping, or motion that training does not cover',
-            measured=item.error / usual,
-            limit=growth,
-            unit='times the usual',
-            of=item.sequence,
-        )
-        for item in sequences
-        if item.error <= growth * usual
-        or not (item.error <= share * item.before and item.error <= _LARGEST_SPREAD * usual)
-    )
-    yield _worst(found, 'All sequences are predicted about equally well.')
+    for item in sequences:
+        hard = item.error <= share * item.before and item.error <= _LARGEST_SPREAD * usual
+        if item.error <= growth * usual or not hard:
+            yield (
+                item,
+                _Seen(
+                    f'The error in {item.sequence} is {item.error / usual:.3g} times that of '
+                    'training sequences: another robot, load or mapping, or motion that training '
+                    'does not cover',
+                    measured=item.error / usual,
+                    limit=growth,
+                    unit='times the usual',
+                    of=item.sequence,
+                ),
+            )
 
 
 def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> float:
@@ -714,7 +733,7 @@ def _recordings(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
         if finding.kind.grade is Grade.FAULT
     )
     if found:
-        yield _Seen(f'Recordings have faults that are not left out: {listed(found)}.')
+        yield _Seen(f'Recordings have faults: {listed(found)}.')
 
 
 #: Checks of the fit itself: where one is not passed, no value is the robot's.

@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import partial
 
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import how_many
 from sysid_ros.files import check_writable
 from sysid_ros.fit.observer import Nobody, Observer
+from sysid_ros.results.checks import unlike_others
 from sysid_ros.results.result import EstimatorKind
+from sysid_ros.results.store import Memory
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.film import film_of, frames
 from sysid_ros.workflows.fitting import Job, fit_problem, recall, timestep_change
 from sysid_ros.workflows.predictions import simulate
-from sysid_ros.workflows.problem import Subject, load, subject_of
+from sysid_ros.workflows.problem import Problem, Subject, load, subject_of
 from sysid_ros.workflows.validation import families_of, training_bags, validate
 from sysid_ros.workflows.writing import Calibration, Identified, assemble, check_written_back, write
 
@@ -63,11 +66,28 @@ def identify(
 
     What was read of the model already is the ``subject``; it is read here unless given.
     """
-    observer, threads = observer or Nobody(), config.solver.threads
+    observer = observer or Nobody()
     job = Job.begin(config, observer, cancel)
     memory, config, warnings = recall(config)
     job = job._replace(config=config)
     recorded = load(config, observer, subject=subject)
+    found = _identified(job, recorded, command, memory, warnings)
+    rest = recorded.without(unlike_others(found.result, config.gate))
+    if rest is recorded:
+        return found
+    observer.stage('fitting again without what disagrees with the others')
+    return _identified(job, rest, command, memory, warnings)
+
+
+def _identified(
+    job: Job,
+    recorded: Problem,
+    command: str,
+    memory: Memory | None,
+    warnings: Sequence[str],
+) -> Identified:
+    """Identify the parameters of a problem, predict its recordings and judge the result."""
+    config, observer, threads = job.config, job.observer, job.config.solver.threads
     seen = estimated(config, recorded)
     problem = seen.problem
     # Before any work, whether what is to be left out fits the bags.
@@ -86,7 +106,7 @@ def identify(
         noise=fitted.fit.noise,
         beside=partial(frames, problem.model) if filmed else None,
     )
-    tested = validate(config, recorded, fitted, families, table, observer, cancel, job.deadline)
+    tested = validate(config, recorded, fitted, families, table, observer, job.cancel, job.deadline)
     result = assemble(
         config,
         command,

@@ -25,14 +25,14 @@ import mujoco
 import numpy as np
 import yaml
 
-from sysid_ros.alignment.axes import EffortKind, in_namespace
+from sysid_ros.alignment.axes import EffortKind
 from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
 from sysid_ros.alignment.proposal import Proposal, body_sensors, mapping_of, propose_with_actuators
+from sysid_ros.alignment.turns import read_columns
 from sysid_ros.bags import BagColumns
-from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import episodes_in, recordings, table_files
 from sysid_ros.config.schema import CalibrationConfig, MappingConfig, Role, VerdictKind
@@ -269,7 +269,7 @@ def propose_calibration(
     for path in paths:
         observer.stage(f'reading {path}')
         try:
-            columns[path] = in_namespace(read_bag(path), namespace)
+            columns[path] = read_columns(path, namespace)
         except BagError as err:
             unread.append(ProposedBag(path, None, str(err)))
             if len(unread) == len(paths):
@@ -438,7 +438,7 @@ def _looked_at(
             for joint in found.joints
             if moves(model, model.joint(joint.name).id, joint.high - joint.low)
         ),
-        sum(bool(joint.command) for joint in found.joints),
+        sum(pair.role is PairRole.ACTUATOR for pair in found.mapping.pairs),
         float(np.median(lags)) if lags else math.nan,
         tuple(f'{g.kind.grade}: {g.kind}: {g.text(bags=False)}' for g in aggregated(kept)),
     )
@@ -454,7 +454,11 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         if pair.role is PairRole.SENSOR and not similarities(pair.labels, [pair.name]).any()
     ]
     if guessed:
-        named = listed(f'{pair.name} is {",".join(pair.labels)}' for pair in guessed)
+        # Of an array of structures the element says which joint it is, not the label.
+        elements = {pair.field: f'{pair.field}.' * pair.field.endswith(']') for pair in guessed}
+        named = listed(
+            f'{pair.name} is {elements[pair.field]}{",".join(pair.labels)}' for pair in guessed
+        )
         least = min(pair.score for pair in guessed)
         yield (
             'Is that right? Guessed from motion and order, not from names, scores from '

@@ -21,12 +21,11 @@ from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from sysid_ros.alignment import Alignment, align
-from sysid_ros.alignment.axes import in_namespace
 from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.inspection import column_faults
 from sysid_ros.alignment.lag import late_velocities, only, without_late
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import (
@@ -36,16 +35,16 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     command_quantity,
-    raw_values,
+    model_values,
     scalar_joints,
     topic_columns,
 )
 from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.search import Mechanism
 from sysid_ros.alignment.stamps import StampSource
-from sysid_ros.alignment.trajectories import NothingLeftError
+from sysid_ros.alignment.trajectories import NothingLeftError, kept_columns
+from sysid_ros.alignment.turns import read_columns
 from sysid_ros.bags import BagColumns
-from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.tables import recordings
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import (
@@ -97,6 +96,8 @@ _FOLLOWS = 0.1
 #: A joint's next step of this length, s, is predicted from so many of its own steps and as many of
 #: its command.
 _STEP_S, _LAGS = 0.1, 10
+#: A recording that disagrees is left out where so many others agree.
+_OTHERS = 3
 #: Level of the test whether commands help in that: of 55 motions of joints of a real arm the least
 #: sure one has 4e-25.
 _LEVEL = 1e-5
@@ -167,6 +168,37 @@ class Problem:
 
         return dataclasses.replace(self, recordings=tuple(map(of, self.recordings)))
 
+    def without(self, sequences: Collection[str]) -> Problem:
+        """Return the problem without the training bags that these sequences are of.
+
+        What is left says so. All stay where fewer than three others are left for each of them.
+        """
+
+        def is_one(recording: CalibrationBag) -> bool:
+            names = {sequence.name for sequence in recording.alignment.sequences}
+            return recording.role == 'train' and not names.isdisjoint(sequences)
+
+        trained = sum(recording.role == 'train' for recording in self.recordings)
+        apart = [recording for recording in self.recordings if is_one(recording)]
+        if not apart or _OTHERS * len(apart) > trained - len(apart):
+            return self
+        findings = tuple(
+            HealthFinding(
+                recording.alignment.bag,
+                recording.alignment.bag,
+                FindingKind.DISAGREES,
+                1,
+                'a fit to all explains it far worse than the others',
+            )
+            for recording in apart
+        )
+        first, *others = (recording for recording in self.recordings if recording not in apart)
+        alignment = dataclasses.replace(
+            first.alignment, health=(*first.alignment.health, *findings)
+        )
+        first = dataclasses.replace(first, alignment=alignment)
+        return dataclasses.replace(self, recordings=(first, *others))
+
 
 def check_base(model: mujoco.MjModel, measured: Collection[str]) -> None:
     """Refuse a robot on a base that floats, where nothing but its joints is measured.
@@ -227,7 +259,7 @@ def subject_of(config: CalibrationConfig) -> Subject:
         add_actuators(spec, mapping.actuators)
     elif takes_efforts(spec):
         path = next(path for path, role in bags_of(config) if role == 'train')
-        found.bags[path] = in_namespace(read_bag(path), config.namespace)
+        found.bags[path] = read_columns(path, config.namespace)
         imply_actuators(spec, config.model, found.bags[path])
     return found
 
@@ -267,15 +299,8 @@ def load(
     read, refused, short = [], [], []
     for path, role in bags:
         observer.stage(f'reading {path}')
-        columns = bags_read.pop(path, None) or in_namespace(read_bag(path), config.namespace)
+        columns = bags_read.pop(path, None) or read_columns(path, config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
-        try:
-            check_driven(columns, model, pairing, undriven)
-        except NotToldError as err:
-            # Forces may tell what drove the robot, which is known when the estimator is chosen.
-            if config.estimator in ('simulation', 'windows'):
-                raise
-            refused.append(err)
         if look is not None:
             look(columns, role, model)
         try:
@@ -290,7 +315,17 @@ def load(
         except NothingLeftError as err:
             short.append((role, err))
             continue
-        del columns  # before the next bag is read
+        kept = kept_columns(columns, alignment, config.stamps, config.segments)
+        faults = column_faults(kept, model, pairing, config.stamps)
+        alignment = dataclasses.replace(alignment, health=(*alignment.health, *faults))
+        try:
+            check_driven(kept, model, pairing, undriven)
+        except NotToldError as err:
+            # Forces may tell what drove the robot, which is known when the estimator is chosen.
+            if config.estimator in ('simulation', 'windows'):
+                raise
+            refused.append(err)
+        del columns, kept  # before the next bag is read
         for item in alignment.health:
             if item.kind is FindingKind.SIMULATED_TIME:
                 observer.stage(f'{item.subject}: {item.detail}')
@@ -327,7 +362,7 @@ def read_aligned(
     chosen: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
         chosen = load_mapping(Path(mapping))
-    columns = in_namespace(read_bag(bag), namespace)
+    columns = read_columns(bag, namespace)
     if isinstance(model, Path):
         spec = load_spec(model, packages)
         imply_actuators(spec, model, columns, chosen)
@@ -633,15 +668,9 @@ def check_driven(
     _check_followed(bag, model, commands, positions)
 
 
-def _values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
-    """Return the (n,) values of a column in units of the model."""
-    values: NDArray[np.float64] = pair.scale * raw_values(bag, pair) + pair.offset
-    return values
-
-
 def _extent(bag: BagColumns, pair: Pair) -> float:
     """Return how far the values of a column are apart; 0 where there are none."""
-    values = _values(bag, pair)
+    values = model_values(bag, pair)
     known = values[np.isfinite(values)]
     return float(np.subtract(*np.percentile(known, _RANGE[::-1]))) if len(known) else 0.0
 
@@ -730,7 +759,7 @@ def _follows(bag: BagColumns, command: Pair, position: Pair) -> bool:
     """
     sides = []
     for pair in (command, position):
-        values = _values(bag, pair)
+        values = model_values(bag, pair)
         known = np.isfinite(values)
         sides.append((topic_columns(bag, pair.topic).receive_ns[known], values[known]))
     start = max(times[0] for times, _ in sides)

@@ -13,9 +13,11 @@ import pytest
 
 from builders.bag_columns import Columns
 from builders.models import Drive, rod
+from sysid_ros.alignment import align
 from sysid_ros.alignment.pairing import map_columns
+from sysid_ros.alignment.trajectories import kept_columns
 from sysid_ros.bags import BagColumns
-from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig, SegmentsConfig
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.workflows.calibrate import calibrate
 from sysid_ros.workflows.problem import check_driven, switched_off, without_undriven
@@ -224,3 +226,20 @@ def test_a_servo_that_is_off_lets_its_rod_swing(tmp_path: Path) -> None:
     assert done.mjcf_path is not None
     written = mujoco.MjModel.from_xml_path(str(done.mjcf_path))
     assert (written.opt.disableactuator, written.actuator_group[0]) == (0, 0)
+
+
+def test_only_what_segments_leave_has_to_follow() -> None:
+    # The motors are off but for the end.
+    on = 0.9 * TIMES[-1] < TIMES
+    bag = Columns().bag(
+        states(lift=np.where(on, np.roll(MOVES, 7), 0.7), turn=STILL, pole=STILL),
+        commands(lift=MOVES, turn=STILL),
+    )
+    assert 'No joint follows its commands' in complaint(bag)
+    model = mujoco.MjModel.from_xml_string(ARM.format(SERVOS))
+    mapping = map_columns(bag, model, 'auto')
+    segments = SegmentsConfig(without=((0.0, float(TIMES[~on][-1])),))
+    kept = kept_columns(
+        bag, align(bag, model, mapping, 'auto', segments=segments), 'auto', segments
+    )
+    check_driven(kept, model, mapping)

@@ -153,3 +153,30 @@ def test_a_wrong_model_is_not(bags: Callable[[str], Path], kind: str) -> None:
     found, reasons = standing(bags(kind), WRONG[kind])
     assert found is not Standing.ACCEPTED
     assert 'residuals' in reasons
+
+
+@pytest.mark.slow
+def test_a_recording_that_disagrees_with_four_is_named_and_not_fitted(tmp_path: Path) -> None:
+    names = ('other', 'train_1', 'train_2', 'train_3', 'train_4')
+    for number, name in enumerate(names):
+        payload = TRUE['payload'] + 0.15 * (name == 'other')
+        (tmp_path / 'robot.xml').write_text(ARM.format(**TRUE | {'payload': payload}))
+        noise = Noise(position=3e-4, velocity=5e-3, encoder_bits=14, seed=10 + number)
+        plant = Plant(tmp_path / 'robot.xml', {'actuator/*/delay': DELAY}, rate=100, noise=noise)
+        record(tmp_path / name, plant, goals(10 + number), 2.0)
+    (tmp_path / 'arm.xml').write_text(ARM.format(**NOMINAL))
+    config = CalibrationConfig(
+        model=tmp_path / 'arm.xml',
+        bags=tuple(BagSelection(path=str(tmp_path / name), role='train') for name in names),
+        parameters=FITTED,
+        report=ReportConfig(film=False),
+    )
+    result = identify(config).result
+    assert result.standing is Standing.RESERVED
+    assert [item.bag for item in result.health if item.kind == 'disagrees'] == ['other']
+    (payload,) = [row for row in result.parameters if row.name == 'body/tip/mass']
+    assert payload.low <= TRUE['payload'] <= payload.high
+    assert payload.half_width < 0.02
+    # Of three recordings, nobody knows which one is right.
+    two = config.model_copy(update={'bags': config.bags[:3]})
+    assert not [item for item in identify(two).result.health if item.kind == 'disagrees']
