@@ -99,33 +99,33 @@ def fork(job: Callable[[], tuple[str, str]], *, addresses: int = 0) -> Done:
     return Done('memory' if peak > _RESIDENT_MB else kind, detail, seconds, peak)
 
 
-def command(arguments: list[str]) -> tuple[str, str]:
-    """Run ``sysid`` here; return whether it kept its contract, and its sentence."""
+def command(arguments: list[str]) -> tuple[str, str, str]:
+    """Run ``sysid`` here; return whether it kept its contract, its sentence, and its output."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(arguments)
     last = err.getvalue().rstrip('\n').rpartition('\n')[2]
-    if code not in {0, 1, 2} or 'Traceback' in err.getvalue():
-        return 'traceback', f'{code}: {last[-300:]}'
     sentence = last.startswith('sysid: ') and last[-1] in '.?' and len(last) < _LONGEST
-    if code == BAD_INPUT and not sentence:
-        return 'no sentence', last[-300:]
-    return ('refused' if code == BAD_INPUT else 'fine'), last[:200]
+    kind = 'refused' if code == BAD_INPUT else 'fine'
+    if code not in {0, 1, 2} or 'Traceback' in err.getvalue():
+        kind, last = 'traceback', f'{code}: {last}'
+    elif code == BAD_INPUT and not sentence:
+        kind = 'no sentence'
+    return kind, last[-300:], out.getvalue()
 
 
 # Mutated bags
 
 
 def _read(path: Path, original: mutated_bags.Rows, *, guarded: bool) -> tuple[str, str]:
+    kind, detail, document = command(['inspect', str(path), '--json'])
     try:
         found, said = mutated_bags.ours(path)
     except SysidError as error:
-        kind, detail = command(['inspect', str(path)])
         return (kind, detail) if kind != 'fine' else ('disagree', str(error))
-    kind, detail = command(['inspect', str(path)])
-    if kind in {'traceback', 'no sentence'}:
-        return kind, detail
-    if said:
+    if kind != 'fine':
+        return ('disagree' if kind == 'refused' else kind), detail
+    if said or json.loads(document)['findings']:
         return 'findings', said
     try:
         theirs = mutated_bags.by_rosbags(path)
@@ -216,7 +216,7 @@ def inputs(count: int = 500, seed: int = 0, only: str = '') -> bool:
             def job(out: Path = out, words: list[str] = words) -> tuple[str, str]:
                 os.chdir(folder)
                 out.mkdir()
-                return command([word.replace('OUT', str(out / 'new')) for word in words])
+                return command([word.replace('OUT', str(out / 'new')) for word in words])[:2]
 
             done = fork(job)
             shutil.rmtree(folder / 'in')

@@ -38,9 +38,10 @@ def _messages(store: Any = STORE) -> Iterator[tuple[str, int, bytes]]:
     layout = kinds['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
     for k in range(300):
         stamp, values = ORIGIN_NS + k * 10_000_000, np.sin(0.1 * k + np.arange(3))
+        speed = 10 * np.cos(0.1 * k + np.arange(3))
         time_ = kinds['builtin_interfaces/msg/Time'](*divmod(stamp, 10**9))
         header = kinds['std_msgs/msg/Header'](stamp=time_, frame_id='', **number)
-        state = kinds[JOINT_STATE](header, ['a', 'b', 'c'], values, 2 * values, values)
+        state = kinds[JOINT_STATE](header, ['a', 'b', 'c'], values, speed, values)
         data = kinds[_DATA](layout=layout, data=values)
         for topic, message, late in ((STATES, state, 0), (DATA, data, 1000)):
             yield topic, stamp + late, bytes(write(message, _TYPES[topic]))
