@@ -24,6 +24,7 @@ NODES = (
 
 REQUIRED = (
     'annotated-types>=0.6',
+    'apsw>=3.46',  # what rosbags reads SQLite by
     'jinja2>=3.1',
     'lxml>=4.9',
     'lz4>=4.0',

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import io
 import json
+import math
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -53,6 +56,47 @@ def check_new(path: Path | None) -> None:
         raise ConfigError(f'{str(path)!r} exists already and may be edited; choose another name.')
 
 
+#: A file that is read at once (a model, a configuration, a result) has at most so many bytes:
+#: results of large fits have a tenth of it.
+LARGEST_TEXT = 64 << 20
+
+
+def check_file(path: Path, most: float = LARGEST_TEXT) -> None:
+    """Check, before anything opens it, that a path is a file of a size that can be read.
+
+    A device or a pipe may go on without end, or wait for somebody without end.
+
+    Args:
+        path: What a user named.
+        most: Bytes that it may have; ``math.inf`` for what is read piece by piece.
+
+    Raises:
+        OSError: It is not there, no file, or too large; ``strerror`` says what.
+    """
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(
+            errno.EINVAL, 'expected a file, found a device, a pipe or a socket', str(path)
+        )
+    if found.st_size > most:
+        said = f'expected at most {most / 1e6:.0f} MB, found {found.st_size / 1e6:.0f} MB'
+        raise OSError(errno.EFBIG, said, str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file at once; see `check_file`."""
+    check_file(path)
+    return path.read_bytes()
+
+
+def read_text(path: Path, encoding: str = 'utf-8', errors: str = 'strict') -> str:
+    """Read the text of a file at once; see `check_file`. Line breaks become those of Python."""
+    check_file(path)
+    return path.read_text(encoding, errors)
+
+
 def beside(path: Path, otherwise: str = '') -> str:
     """Say which files of its kind are where one is not, for the end of an error message.
 
@@ -92,6 +136,7 @@ def matching(pattern: str) -> list[str]:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file as hexadecimal digits."""
+    check_file(path, math.inf)
     digest = hashlib.sha256()
     with path.open('rb') as stream:
         while block := stream.read(1 << 20):
@@ -142,7 +187,7 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
         what: What it is, for people.
     """
     try:
-        text = path.read_text('utf-8-sig')
+        text = read_text(path, 'utf-8-sig')
         document = json.loads(text)
         if '\\ud' in text.lower():
             # Half of a pair of surrogates could not be written again.

@@ -112,10 +112,12 @@ def to_json(value: object, *, indent: int | None = None) -> str:
 #: Texts that need no quotes, unless YAML takes them for something else.
 _PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
 #: Nothing that anybody configures or records is nested deeper.
-_DEEPEST = 50
+DEEPEST = 50
+#: Nor are there more values: a fleet of a thousand robots has fewer.
+MOST_NODES = 200_000
 #: Aliases may stand for so many values and characters in all: those of aliases of aliases grow
 #: without end.
-_MOST_VALUES = 1_000_000
+MOST_VALUES = 1_000_000
 #: That of LibYAML, where PyYAML has it, is many times as fast.
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
@@ -156,16 +158,19 @@ def _check_size(text: str) -> None:
     size = _Size()
     for event in yaml.parse(text, _LOADER):
         size.add(event)
-        if len(size.around) > _DEEPEST:
-            raise yaml.YAMLError(f'values are nested more than {_DEEPEST} deep')
-        if size.repeated > _MOST_VALUES:
-            raise yaml.YAMLError(f'its aliases stand for more than {_MOST_VALUES} values')
+        if len(size.around) > DEEPEST:
+            raise yaml.YAMLError(f'values are nested more than {DEEPEST} deep')
+        if size.nodes > MOST_NODES:
+            raise yaml.YAMLError(f'it has more than {MOST_NODES} values')
+        if size.repeated > MOST_VALUES:
+            raise yaml.YAMLError(f'its aliases stand for more than {MOST_VALUES} values')
 
 
 class _Size:
     """How many values a document has, those of its aliases too, and what is around the latest."""
 
     def __init__(self) -> None:
+        self.nodes = 0
         self.values = 0
         self.repeated = 0
         self.around: list[tuple[str | None, int]] = []
@@ -177,6 +182,7 @@ class _Size:
         Raises:
             yaml.YAMLError: An alias stands for something around it, or a text is none.
         """
+        self.nodes += isinstance(event, yaml.NodeEvent)
         if isinstance(event, yaml.CollectionStartEvent):
             self.around.append((event.anchor, self.values))
             self.values += 1

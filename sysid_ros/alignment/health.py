@@ -224,6 +224,12 @@ class FindingKind(StrEnum):
         'No delay is right for all bags.',
         'Set stamps to header or receive for all, or leave the bags that differ out.',
     )
+    UNLISTED = (
+        'unlisted',
+        Grade.CAUTION,
+        'What the file holds is not read: the metadata of the bag does not list it.',
+        'List it by `ros2 bag reindex`, or move it out of the folder.',
+    )
     UNMAPPED = (
         'unmapped',
         Grade.CAUTION,

@@ -88,6 +88,8 @@ def lag(
     last = float(response_times[-1])
     step = max(period / 2, (last - first) / MOST_SAMPLES)
     corner = min(_CORNER_HZ, _CORNER_PART / period)
+    if 2 * corner * step >= 1:  # a gap of hours leaves no room for samples of the motion
+        return None
     grid = np.arange(first, last, step)
     reach, margin = round(RESPONSE_S / step) + 1, round(1 / corner / step) + 1
     if (len(grid) - reach - 2 * margin) * step * corner < MANY:

@@ -250,6 +250,10 @@ def stamp_topics(
     findings = [
         HealthFinding(name, file, FindingKind.UNFINISHED, 1, detail) for file in bag.unfinished
     ]
+    detail = 'it is in the folder of the bag, and not in its metadata'
+    findings += [
+        HealthFinding(name, file, FindingKind.UNLISTED, 1, detail) for file in bag.unlisted
+    ]
     for item in bag.set_back:
         what = f"the recorder's clock was set back by {item.seconds:.3f} s"
         findings.append(_jump(name, name, what, item.receive_ns - start))
@@ -430,6 +434,21 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
     elif stamps == 'header':
         detail = 'messages of this type have no header; the receive time is used'
         findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, len(times), detail))
+    usable, dropped = _usable(bag, topic, times)
+    findings += dropped
+    source: StampSource = 'carried' if stamps == 'carried' else 'header'
+    if isinstance(stamps, SimulatedTime):
+        source = 'simulated'
+    elif stamps == 'receive' or _receive_only(topic):
+        source = 'receive' if sent is None else 'sent'
+    return Stamped(times, usable, tuple(findings), fit, source)
+
+
+def _usable(
+    bag: str, topic: TopicColumns, times: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], list[HealthFinding]]:
+    """Return (n,) True for rows whose stamps increase, and what is wrong with the others."""
+    findings = []
     usable = np.zeros(len(times), dtype=bool)
     for _, rows in message_parts(topic):
         usable[rows] = longest_increasing(times[rows])
@@ -444,12 +463,7 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
         detail = f'rows left out: {repeated} repeat a stamp, {len(dropped) - repeated} go back'
         kind = FindingKind.REORDERED_STAMP
         findings.append(HealthFinding(bag, topic.topic, kind, len(dropped), detail))
-    source: StampSource = 'carried' if stamps == 'carried' else 'header'
-    if isinstance(stamps, SimulatedTime):
-        source = 'simulated'
-    elif stamps == 'receive' or _receive_only(topic):
-        source = 'receive' if sent is None else 'sent'
-    return Stamped(times, usable, tuple(findings), fit, source)
+    return usable, findings
 
 
 def _copies(topic: TopicColumns, times: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -110,6 +110,9 @@ class BagColumns:
     #: in the bag.
     unfinished: tuple[str, ...] = ()
 
+    #: Names of files beside those of a bag, that its metadata does not list: they are not read.
+    unlisted: tuple[str, ...] = ()
+
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
         """Topic and text of the first message of each ``std_msgs/String``."""

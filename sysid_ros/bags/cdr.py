@@ -54,9 +54,12 @@ _CODES = {
     'float64': 'f8',
 }
 #: A longer sequence is data (an image, a laser scan), not a column for each of its numbers.
-_MOST_NUMBERS = 256
+MOST_NUMBERS = 256
 #: No message has this many structures or numbers that somebody wants to see one by one.
-_MOST_PARTS = 65_536
+MOST_PARTS = 65_536
+#: Steps through messages of a topic that are like none before them: a minute of one's time is not
+#: spent on a topic whose messages are all different.
+MOST_STEPS = 1_000_000
 _HEADER = 'std_msgs/msg/Header'
 _STAMP = 'header.stamp'
 #: What stands in a structure without members, as in std_msgs/Empty.
@@ -91,6 +94,8 @@ class MessageType(NamedTuple):
         """
         # ROS 2's own are many: they are loaded when something is missing.
         found = self.own.get(structure) or known_types().fielddefs.get(structure)
+        if found is None and not structure:
+            raise CdrError('it has no schema, so that nobody knows what its messages are')
         if found is None:
             where = '' if structure == self.name else f' (in {self.name!r})'
             raise CdrError(f'there is no readable definition of message type {structure!r}{where}')
@@ -105,7 +110,7 @@ def message_type(name: str, text: str = '', language: str = '') -> MessageType:
     A text that cannot be read counts as absent; ``sensor_msgs/JointState`` means the same as with
     ``msg``.
     """
-    name = normalize_msgtype(name)
+    name = normalize_msgtype(name) if name else ''
     own: dict[str, Any] = {}
     try:
         if text and language == 'ros2msg':
@@ -144,6 +149,7 @@ class Layout(NamedTuple):
     texts: dict[str, tuple[str, ...]]  # path to the strings there; of a single string it has one
     #: First byte, and what must stand there in messages of this layout.
     fixed: tuple[tuple[int, bytes], ...]
+    steps: int  # in how many steps the message was walked through
 
 
 class _Walk:
@@ -164,14 +170,14 @@ class _Walk:
         self._position = _ENCAPSULATION
         self._texts_matter = texts_matter
         self._in_header = False
-        self._visited = 0
+        self.steps = self._visited = 0
 
     def structure(self, name: str, path: str) -> None:
         """Walk through a structure."""
         # Those without numbers are counted, too: types inside types twice each grow without end.
         self._visited += 1
-        if self._visited > _MOST_PARTS or len(self.parts) > _MOST_PARTS:
-            raise NoColumnsError(f'it has more than {_MOST_PARTS} parts, which are data')
+        if self._visited > MOST_PARTS or len(self.parts) > MOST_PARTS:
+            raise NoColumnsError(f'it has more than {MOST_PARTS} parts, which are data')
         for member, (kind, detail) in self._kind.members(name):
             place = f'{path}.{member}' if path else member
             if kind == Nodetype.NAME:
@@ -209,7 +215,7 @@ class _Walk:
             for _ in range(count):
                 self._text(path)
         elif count:
-            if count > _MOST_NUMBERS:
+            if count > MOST_NUMBERS:
                 raise NoColumnsError(f'{path} has {count} elements, which are data, not columns')
             self._numbers(path, inner[0], tuple(map(str, range(count))))
 
@@ -250,6 +256,7 @@ class _Walk:
 
     def _skip(self, size: int, count: int) -> int:
         """Move behind items of ``size`` bytes each and return where the first one begins."""
+        self.steps += 1
         start = self._position + -(self._position - _ENCAPSULATION) % size
         if size * count > len(self._data) - start:
             raise CdrError(
@@ -284,6 +291,7 @@ def find_layout(kind: MessageType, data: bytes, *, texts_matter: bool) -> Layout
         stamp=stamp,
         texts={path: tuple(texts) for path, texts in walk.texts.items()},
         fixed=tuple((start, data[start:end]) for start, end in fixed if end > start),
+        steps=walk.steps,
     )
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.bags import BagColumns, Field, TextColumn, TopicColumns, UnreadTopic
+from sysid_ros.bags.budget import MOST_COLUMNS, DamagedFileError
 from sysid_ros.bags.cdr import (
+    MOST_STEPS,
     Batch,
     CdrError,
     Layout,
@@ -85,9 +87,10 @@ class Setpoints:
     and it holds until the next.
     """
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, take: Take) -> None:
         """Begin without messages."""
         self._topic = topic
+        self._take = take
         self._messages: list[tuple[int, _Message]] = []
         self._count = 0
 
@@ -106,7 +109,7 @@ class Setpoints:
             groups.setdefault(tuple(sorted(message.joints)), []).append(message)
         paths = [_PointPath(group) for group in groups.values()]
         held = all(item.path.only_jumps for item in paths)
-        parts = [item.rows(held=held) for item in paths]
+        parts = [item.rows(held=held, take=self._take) for item in paths]
         nothing = np.empty(0, dtype=np.int64)
         received = np.concatenate([nothing, *(part.receive_ns for part in parts)])
         stamped = np.concatenate([nothing, *(part.stamp_ns for part in parts)])
@@ -156,9 +159,9 @@ class _PointPath:
         for message in messages:
             self.path.follow(message.begin_ns, message.after_ns.tolist(), self._points(message))
 
-    def rows(self, *, held: bool) -> _Rows:
+    def rows(self, *, held: bool, take: Take) -> _Rows:
         """Return the corners of the path, and samples of what is bent."""
-        rows = self.path.rows(held=held)
+        rows = self.path.rows(held=held, take=take)
         times = [(item.begin_ns, item.order[1], item.stamp_ns) for item in self._messages]
         begin, received, stamps = np.array(times, dtype=np.int64)[rows.trajectory].T
         after = rows.times_ns - begin
@@ -230,16 +233,17 @@ def _messages(batch: Batch, table: MessageTable) -> list[_Message]:
     ]
 
 
-#: A topic with more columns than this is not a table.
-_MOST_COLUMNS = 2048
+#: Told how many bytes are to be kept; raises where that is too much.
+Take = Callable[[int], object]
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 class MessageRows:
     """One row per message."""
 
-    def __init__(self, topic: str, msgtype: str, label: Labeller | None) -> None:
+    def __init__(self, topic: str, msgtype: str, label: Labeller | None, take: Take) -> None:
         """Begin without messages; ``label`` names the columns beyond the definition."""
+        self._take, self._taken = take, 0
         self._topic = topic
         self._msgtype = msgtype
         self._label = label
@@ -279,6 +283,10 @@ class MessageRows:
                 values = table.numbers(run).astype(np.float64)
                 self._values.setdefault(run.field, []).append((rows, run.labels, values))
         self._count += count
+        # A message may carry one of many labels, and has a place for each.
+        size = self._count * sum(map(len, self._labels.values())) * np.dtype(np.float64).itemsize
+        self._take(size - self._taken)
+        self._taken = size
 
     def finish(self) -> TopicColumns:
         """Return the columns, sorted by receive stamps within each file."""
@@ -323,9 +331,9 @@ class MessageRows:
             labels = self._labels.setdefault(run.field, {})
             for label in run.labels:
                 labels.setdefault(label, len(labels))
-            if sum(map(len, self._labels.values())) > _MOST_COLUMNS:
+            if sum(map(len, self._labels.values())) > MOST_COLUMNS:
                 raise NoColumnsError(
-                    f'its messages have more than {_MOST_COLUMNS} different numbers'
+                    f'its messages have more than {MOST_COLUMNS} different numbers'
                 )
         self._labelled[id(layout)] = (layout, runs)
         return runs
@@ -334,9 +342,10 @@ class MessageRows:
 class TextReader:
     """Collects the texts of one topic; equal ones are kept once."""
 
-    def __init__(self, topic: str, _: str) -> None:
+    def __init__(self, topic: str, _: str, take: Take) -> None:
         """Begin without messages."""
         self._topic = topic
+        self._take = take
         self._found: list[tuple[int, int, str]] = []
         self._known: dict[str, str] = {}
 
@@ -348,6 +357,7 @@ class TextReader:
         """
         for row, stamp in enumerate(messages.receive_ns.tolist()):
             text = text_of(messages.message(row))
+            self._take(len(text))
             self._found.append((messages.file, stamp, self._known.setdefault(text, text)))
 
     def finish(self) -> TextColumn:
@@ -360,14 +370,15 @@ class TextReader:
 class TopicReader:
     """Makes columns of one topic's messages."""
 
-    def __init__(self, topic: str, msgtype: str) -> None:
-        """Begin without messages."""
+    def __init__(self, topic: str, msgtype: str, take: Take = lambda _: None) -> None:
+        """Begin without messages; ``take`` is told how many bytes are to be kept, and may raise."""
         self._msgtype = msgtype
+        self._steps = 0
         label = labeller(msgtype)
         by_point = msgtype == JOINT_TRAJECTORY
         self._texts_matter = by_point or label is not None
         self._rows: Setpoints | MessageRows = (
-            Setpoints(topic) if by_point else MessageRows(topic, msgtype, label)
+            Setpoints(topic, take) if by_point else MessageRows(topic, msgtype, label, take)
         )
 
     def add(self, messages: Batch, definition: str = '', language: str = '') -> None:
@@ -379,7 +390,12 @@ class TopicReader:
         if self._msgtype in NOT_NUMBERS:
             raise NoColumnsError(NOT_NUMBERS[self._msgtype])
         kind = message_type(self._msgtype, definition, language)
-        tables = [*split(messages, kind, texts_matter=self._texts_matter)]
+        tables = []
+        for table in split(messages, kind, texts_matter=self._texts_matter):
+            tables.append(table)
+            self._steps += table.layout.steps
+            if self._steps > MOST_STEPS:
+                raise NoColumnsError('its messages are too different from each other')
         self._rows.add(messages, sorted(tables, key=lambda table: int(table.rows[0])))
 
     def finish(self) -> TopicColumns:
@@ -427,18 +443,19 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
             continue
         try:
             if key not in readers:
-                readers[key] = (TextReader if topic.msgtype == TEXT else TopicReader)(*key)
+                kind = TextReader if topic.msgtype == TEXT else TopicReader
+                readers[key] = kind(*key, bag.budget.take)
             readers[key].add(messages, topic.definition, topic.language)
-        except CdrError as err:
+        except (CdrError, DamagedFileError) as err:
             refused[key] = str(err)
             readers.pop(key, None)
     _check_topics(bag, topics, empty=not counts)
+    columns = _finish(readers, refused)
+    made = {key for key in counts if key not in refused}
     unread = []
-    for key in sorted({(topic.name, topic.msgtype) for topic in bag.topics} - readers.keys()):
+    for key in sorted({(topic.name, topic.msgtype) for topic in bag.topics} - made):
         absent = 'no messages' if is_asked(key[0]) else 'it was not asked for'
         unread.append(UnreadTopic(*key, counts.get(key, 0), refused.get(key, absent)))
-    # A reader is let go as its columns are made: a long bag fills much of the memory.
-    columns = [readers.pop(key).finish() for key in sorted(readers)]
     return BagColumns(
         path,
         tuple(item for item in columns if not isinstance(item, TextColumn)),
@@ -447,7 +464,22 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
         tuple(item for item in columns if isinstance(item, TextColumn)),
         tuple(bag.onward.set_back),
         tuple(bag.unfinished),
+        tuple(bag.unlisted),
     )
+
+
+def _finish(
+    readers: dict[tuple[str, str], TopicReader | TextReader], refused: dict[tuple[str, str], str]
+) -> list[TopicColumns | TextColumn]:
+    """Return the columns of all topics, sorted by name; say of which they would be too much."""
+    columns = []
+    for key in sorted(readers):
+        try:
+            # A reader is let go as its columns are made: a long bag fills much of the memory.
+            columns.append(readers.pop(key).finish())
+        except DamagedFileError as err:
+            refused[key] = str(err)
+    return columns
 
 
 def _check_topics(bag: BagMessages, asked: Collection[str] | None, *, empty: bool) -> None:

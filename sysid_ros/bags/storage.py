@@ -10,11 +10,14 @@ up to its last whole chunk. SQLite files and ROS 1 bags are read with rosbags.
 from __future__ import annotations
 
 import functools
+import math
 import re
 import shlex
+import sqlite3
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,16 +25,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import yaml
-import zstandard
 from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
 from mcap.records import Channel, Chunk, Metadata, Schema
-from mcap.stream_reader import CRCValidationError, get_chunk_data_stream
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from rosbags.highlevel import AnyReader
 from rosbags.interfaces import MessageDefinitionFormat, QosDurability, QosReliability
 from rosbags.rosbag1 import ReaderError as Ros1Error
+from rosbags.rosbag1.reader import decompressors
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2 import ReaderError as Ros2Error
 from rosbags.rosbag2.metadata import parse_qos
@@ -39,8 +41,10 @@ from rosbags.serde import SerdeError
 from rosbags.typesys.msg import normalize_msgtype
 
 from sysid_ros.bags import SetBack
+from sysid_ros.bags.budget import LARGEST_PIECE, Budget, DamagedFileError, check_piece, unpack
 from sysid_ros.bags.cdr import Batch
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.files import check_file, read_text
 from sysid_ros.text import parse_yaml
 from sysid_ros.vocabulary import SECOND_NS
 
@@ -56,6 +60,8 @@ _DIGITS = re.compile(r'(\d+)')
 #: A batch has about so many bytes: enough for NumPy, little for the memory.
 _BATCH_BYTES = 4 << 20
 _MAGIC = b'\x89MCAP0\r\n'
+#: Bytes of ``#ROSBAG V2.0`` and what may follow in its line.
+_LONGEST_FIRST_LINE = 64
 #: Opcode and length before every record.
 _HEAD = struct.Struct('<BQ')
 #: What is before the message in its record.
@@ -81,10 +87,6 @@ _SET_BACK_NS = 100_000_000
 _CONFIRMED_BY = 3
 #: How long it took to set the clock back, ns: nobody knows.
 _PAUSE_NS = SECOND_NS
-
-
-class DamagedFileError(Exception):
-    """What is wrong with a file, in words that follow "The bag is damaged:"."""
 
 
 class TopicQos(NamedTuple):
@@ -182,7 +184,7 @@ def _find_bag(path: Path) -> tuple[list[Path], dict[str, str]]:
 
 def _described(path: Path) -> tuple[list[Path], dict[str, str]]:
     try:
-        document = parse_yaml((path / METADATA).read_text('utf8'))
+        document = parse_yaml(read_text(path / METADATA))
         information = document['rosbag2_bagfile_information']
         # Old versions name files with the folder before them.
         files = [path / str(name).rsplit('/', 1)[-1] for name in information['relative_file_paths']]
@@ -268,8 +270,10 @@ class BagMessages:
         facts: Facts of the session.
         onward: Where the recorder's clock was set back.
         unfinished: Names of files that their recorder has not closed.
+        unlisted: Names of files that are of the bag's kind and not in its metadata.
+        budget: What the bag may still become.
 
-    All but the path are known when the batches have been read.
+    All but the path, the last two and the budget are known when the batches have been read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -284,9 +288,13 @@ class BagMessages:
         self.onward = Onward()
         self.unfinished: list[str] = []
         self._files, self._described = _find_bag(path)
+        inside = path.iterdir() if path.is_dir() else ()
+        self.unlisted = sorted(file.name for file in {*filter(suffix, inside)} - {*self._files})
+        self.budget = Budget(sum(file.stat().st_size for file in self._files))
         # Of the file that is being read, by their numbers in it.
         self._numbered: dict[int, Topic] = {}
         self._schemas: dict[int, Schema] = {}
+        self._raw: dict[tuple[int, bytes], bytes] = {}
         self._finished = True
 
     def batches(self, is_needed: IsNeeded) -> _Batches:
@@ -296,16 +304,19 @@ class BagMessages:
             BagError: A file is damaged, in one sentence.
         """
         for number, file in enumerate(self._files):
-            self._numbered, self._schemas, self._finished = {}, {}, True
+            self._numbered, self._schemas, self._raw, self._finished = {}, {}, {}, True
             with _readable(self.path, file), TemporaryDirectory() as folder:
+                check_file(file, math.inf)
                 plain = file
                 if file.name.endswith(_COMPRESSED):
                     plain = Path(folder) / file.stem
                     with file.open('rb') as source, plain.open('wb') as sink:
-                        zstandard.ZstdDecompressor().copy_stream(source, sink)
+                        for part in unpack('zstd', iter(lambda: source.read(_BATCH_BYTES), b'')):
+                            self.budget.take(len(part))
+                            sink.write(part)
                 read = self._mcap if suffix(file) == MCAP else self._by_rosbags
                 for topic, messages in read(plain, is_needed):
-                    yield topic, _decompressed(messages)._replace(file=number)
+                    yield topic, self._decompressed(messages)._replace(file=number)
             self.topics += [item for item in self._numbered.values() if item not in self.topics]
             if not self._finished:
                 self.unfinished.append(file.name)
@@ -321,8 +332,15 @@ class BagMessages:
                     f'`sqlite3 {file.name} .tables` puts into the database'
                 )
         is_ros1 = suffix(file) == ROS1
+        if is_ros1:
+            with file.open('rb') as stream:
+                # rosbags would read on to the end of a line, wherever that is.
+                if b'\n' not in stream.read(_LONGEST_FIRST_LINE):
+                    raise DamagedFileError('it does not begin as bags of ROS 1 do')
         reader: Any = AnyReader([file]) if is_ros1 else Reader(file)
-        with reader:
+        with _sqlite_within_limits(file) if not is_ros1 else nullcontext(), reader:
+            if is_ros1:
+                self._limit_chunks(reader.readers[0])
             for item in reader.connections:
                 self._numbered[item.id] = Topic(
                     item.topic,
@@ -341,15 +359,33 @@ class BagMessages:
                     # ros1_to_cdr() would drop the header's number, which is in the definition.
                     content = reader.typestore.deserialize_ros1(data, item.msgtype)
                     return bytes(reader.typestore.serialize_cdr(content, item.msgtype))
-                except SerdeError as err:
-                    raise DamagedFileError(
-                        f'a message on {item.topic} does not fit its type'
-                    ) from err
+                except SerdeError:
+                    return b''  # no CDR: its topic is not read, the others are
 
             yield from _batches(
-                (self._numbered[item.id], stamp, encoded(item, data))
+                (self._numbered[item.id], stamp, encoded(item, self._counted(data)))
                 for item, stamp, data in (reader.messages(needed) if needed else ())
             )
+
+    def _counted(self, data: bytes) -> bytes:
+        self.budget.take(len(data))
+        return data
+
+    def _limit_chunks(self, reader: Any) -> None:
+        """Let rosbags' reader of ROS 1 bags decompress within the budget."""
+        names = {function: name for name, function in decompressors.items()}
+        for place, chunk in reader.chunks.items():
+            check_piece(chunk.datasize)
+            unpacked = functools.partial(self.budget.unpacked, names[chunk.decompressor])
+            reader.chunks[place] = chunk._replace(decompressor=unpacked)
+
+    def _decompressed(self, found: Batch) -> Batch:
+        """Decompress messages that rosbag2 has compressed one by one."""
+        if not (len(found.sizes) and found.message(0).startswith(_ZSTD_MAGIC)):
+            return found
+        rows = range(len(found.sizes))
+        messages = [self.budget.unpacked('zstd', found.message(row)) for row in rows]
+        return Batch.of(found.receive_ns, messages, found.sent_ns)
 
     def _mcap(self, file: Path, is_needed: IsNeeded) -> _Batches:
         """Yield the messages of several chunks at a time."""
@@ -358,11 +394,9 @@ class BagMessages:
         for opcode, head, content in self._records(file):
             if opcode == Opcode.CHUNK:
                 chunk = Chunk.read(ReadDataStream(BytesIO(content)))
-                try:
-                    stream, length = get_chunk_data_stream(chunk, validate_crc=True)
-                except CRCValidationError as err:
-                    raise DamagedFileError('the checksum of a chunk is wrong') from err
-                data = stream.read(length)
+                data = self.budget.unpacked(chunk.compression, chunk.data)
+                if chunk.uncompressed_crc not in {0, zlib.crc32(data)}:
+                    raise DamagedFileError('the checksum of a chunk is wrong')
             elif opcode == Opcode.MESSAGE:
                 data = head + content
             else:
@@ -395,30 +429,38 @@ class BagMessages:
                 if not opcode:
                     raise DamagedFileError('there is no record of kind 0')
                 if opcode in _READ:
+                    check_piece(length)
                     yield opcode, head, file.read(length)
                 else:
                     file.seek(length, 1)
 
     def _take(self, opcode: int, content: bytes) -> None:
-        stream = ReadDataStream(BytesIO(content))
-        if opcode == Opcode.SCHEMA:
-            schema = Schema.read(stream)
-            self._schemas[schema.id] = schema
-        elif opcode == Opcode.METADATA:
-            metadata = Metadata.read(stream)
+        """Take what a record other than a message says; schemas and channels may be repeated."""
+        if opcode == Opcode.METADATA:
+            metadata = Metadata.read(ReadDataStream(BytesIO(content)))
             if metadata.name == FACTS:
                 self.facts.update(metadata.metadata)
-        elif opcode == Opcode.CHANNEL:
-            channel = Channel.read(stream)
-            described = self._schemas.get(channel.schema_id)
+            return
+        number = opcode, content[:2]
+        if self._raw.get(number) == content:
+            return
+        kind: type[Schema | Channel] = Schema if opcode == Opcode.SCHEMA else Channel
+        found = kind.read(ReadDataStream(BytesIO(content)))
+        if number in self._raw and found != kind.read(ReadDataStream(BytesIO(self._raw[number]))):
+            raise DamagedFileError(f'{kind.__name__.lower()} {found.id} is described in two ways')
+        self._raw[number] = content
+        if isinstance(found, Schema):
+            self._schemas[found.id] = found
+        else:
+            described = self._schemas.get(found.schema_id)
             language = _LANGUAGES.get(described.encoding, '') if described else ''
-            self._numbered[channel.id] = Topic(
-                channel.topic,
-                normalize_msgtype(described.name) if described else 'unknown',
-                TopicQos.of(channel.metadata.get('offered_qos_profiles', '')),
+            self._numbered[found.id] = Topic(
+                found.topic,
+                normalize_msgtype(described.name) if described and described.name else '',
+                TopicQos.of(found.metadata.get('offered_qos_profiles', '')),
                 described.data.decode('utf-8', 'replace') if described and language else '',
                 language,
-                channel.message_encoding,
+                found.message_encoding,
             )
 
     def _cut(self, data: bytes, is_needed: IsNeeded) -> _Batches:
@@ -455,6 +497,8 @@ class BagMessages:
             if opcode == Opcode.MESSAGE:
                 starts.append(position)
                 lengths.append(length)
+            elif opcode not in {Opcode.SCHEMA, Opcode.CHANNEL}:
+                raise DamagedFileError(f'there is no record of kind {opcode} in chunks')
             elif position + head + length <= end:
                 self._take(opcode, data[position + head : position + head + length])
             position += head + length
@@ -479,15 +523,28 @@ def _batches(messages: Iterable[tuple[Topic, int, bytes]]) -> _Batches:
     yield from ((item, Batch.of(*found)) for item, found in rows.items())
 
 
-def _decompressed(found: Batch) -> Batch:
-    """Decompress messages that rosbag2 has compressed one by one."""
-    if not (len(found.sizes) and found.message(0).startswith(_ZSTD_MAGIC)):
-        return found
-    messages = [
-        zstandard.ZstdDecompressor().decompressobj().decompress(found.message(row))
-        for row in range(len(found.sizes))
-    ]
-    return Batch.of(found.receive_ns, messages, found.sent_ns)
+@contextmanager
+def _sqlite_within_limits(file: Path) -> Iterator[None]:
+    """Let SQLite compute nothing, and read no value that is larger than any message.
+
+    A file of a few kilobytes may have columns that are computed, or values whose pages lie in a
+    ring.
+    """
+    import apsw  # noqa: PLC0415 (what rosbags reads SQLite by)
+
+    hidden = 'SELECT 1 FROM sqlite_master m, pragma_table_xinfo(m.name) c WHERE c.hidden > 0'
+    with closing(sqlite3.connect(f'{file.absolute().as_uri()}?immutable=1', uri=True)) as database:
+        if database.execute(hidden).fetchone():
+            raise DamagedFileError('its tables have columns that are computed')
+
+    def limit(connection: Any) -> None:
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, LARGEST_PIECE)
+
+    apsw.connection_hooks.append(limit)
+    try:
+        yield
+    finally:
+        apsw.connection_hooks.remove(limit)
 
 
 @contextmanager

@@ -21,13 +21,15 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.bags import BagColumns, Field, Span, TopicColumns, UnreadTopic
+from sysid_ros.bags.budget import MOST_COLUMNS, Budget, DamagedFileError
 from sysid_ros.bags.storage import (
     CSV,
     METADATA,
@@ -36,8 +38,8 @@ from sysid_ros.bags.storage import (
     natural_order,
     suffix,
 )
-from sysid_ros.errors import BagError, nearest
-from sysid_ros.files import files_in, matching
+from sysid_ros.errors import BagError, listed, nearest
+from sysid_ros.files import check_file, files_in, matching, read_text
 from sysid_ros.vocabulary import (
     COMMANDED,
     COMPONENTS,
@@ -85,6 +87,12 @@ _UNITS = {'deg': _DEG, 'degrees': _DEG, 'rev': 360 * _DEG, 'rpm': 6 * _DEG, 'mm'
 _UNITS |= dict.fromkeys(('rad', 'radians', 'nm', 'm'), 1.0)
 #: Seconds since 1970 of times that are dates; a larger number is one in smaller units.
 _DATE_S = (5e8, 5e9)
+#: What nanoseconds in 64 bits hold, s.
+_LATEST_S = 9e9
+#: Rows of a CSV file that are read at a time, and the characters that a line of it may have.
+_ROWS, LONGEST_LINE = 10_000, 1 << 20
+#: Bytes of a number.
+_NUMBER = 8
 #: Nobody records joints more slowly, s; such a period is one in smaller units.
 _SLOWEST_S = 2.0
 
@@ -98,6 +106,8 @@ class _Table:
     unread: dict[str, str] = field(default_factory=dict)
     #: Joint to what its positions are parts of.
     spans: dict[str, Span] = field(default_factory=dict)
+    #: Column whose type says that it holds times; empty where none does.
+    times: str = ''
 
 
 def table_files(path: Path) -> tuple[Path, ...]:
@@ -164,37 +174,76 @@ def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns
 
 def _read_csv(file: Path) -> _Table:
     """Read a file: its first line names the columns, a cell is a number or a list of such."""
+    names: list[str] = []
+    blocks: list[list[NDArray[np.float64] | list[Any]]] = []
     try:
-        with file.open(encoding='utf-8-sig', newline='') as lines:
-            first = lines.readline().lstrip('# ')
+        check_file(file, math.inf)
+        with file.open(encoding='utf-8-sig', newline='') as stream:
+            lines = iter(lambda: _line(stream), '')
+            first = next(lines, '').lstrip('# ')
             delimiter = max(',;\t', key=first.count)
             names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
-            rows = [row for row in csv.reader(lines, delimiter=delimiter) if any(row)]
+            _check_names(file, names)
+            rows = ((n, row) for n, row in enumerate(csv.reader(lines, delimiter=delimiter), 2))
+            filled = ((n, row) for n, row in rows if any(row))
+            # Numbers take a tenth of the memory of the texts that they are made from.
+            while block := list(islice(filled, _ROWS)):
+                uneven = next((n for n, row in block if len(row) != len(names)), None)
+                if uneven is not None:
+                    count = next(len(row) for n, row in block if n == uneven)
+                    raise _uneven(file, names, f'{count} in line {uneven}')
+                blocks.append(
+                    [_numbers_of(cells) for cells in zip(*(r for _, r in block), strict=True)]
+                )
     except (OSError, ValueError, csv.Error) as err:
-        raise BagError(f'The table {str(file)!r} cannot be read: {err}.') from err
+        reason = err.strerror if isinstance(err, OSError) else err
+        raise BagError(f'The table {str(file)!r} cannot be read: {reason}.') from err
+    if not blocks:
+        raise _uneven(file, names, 'no line with any')
+    table = _Table(file.stem)
+    named = (name or 'unnamed' for name in names)
+    for name, parts in zip(named, zip(*blocks, strict=True), strict=True):
+        if all(isinstance(part, np.ndarray) for part in parts):
+            table.columns[name] = np.concatenate(parts)
+        else:
+            _add(table, name, [cell for part in parts for cell in part], None)
+    return table
+
+
+def _line(stream: TextIO) -> str:
+    line = stream.readline(LONGEST_LINE)
+    if len(line) == LONGEST_LINE:
+        raise ValueError(f'a line of it has more than {LONGEST_LINE} characters')
+    return line
+
+
+def _check_names(file: Path, names: list[str]) -> None:
+    """Refuse names of columns that are none, or not each another one."""
     if not names or all(math.isfinite(_number(name)) for name in names):
         raise BagError(
             f'Expected the names of the columns in the first line of {str(file)!r}, found none.'
+        )
+    if len(names) > MOST_COLUMNS:
+        raise BagError(
+            f'Expected at most {MOST_COLUMNS} columns in {str(file)!r}, found {len(names)}.'
         )
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise BagError(
             f'Expected columns with different names in {str(file)!r}, found {twice!r} twice.'
         )
-    uneven = next((line for line, row in enumerate(rows, 2) if len(row) != len(names)), None)
-    if uneven is not None or not rows:
-        found = f'{len(rows[uneven - 2])} in line {uneven}' if uneven else 'no line with any'
-        raise BagError(
-            f'Expected {len(names)} values in each line of {str(file)!r}, found {found}.'
-        )
-    table = _Table(file.stem)
-    named = (name or 'unnamed' for name in names)
-    for name, cells in zip(named, zip(*rows, strict=True), strict=True):
-        try:  # at once, as nearly all columns are
-            table.columns[name] = np.array(cells, dtype=np.float64)
-        except ValueError:
-            _add(table, name, [_cell(cell) for cell in cells], None)
-    return table
+
+
+def _uneven(file: Path, names: list[str], found: str) -> BagError:
+    return BagError(f'Expected {len(names)} values in each line of {str(file)!r}, found {found}.')
+
+
+def _numbers_of(cells: tuple[str, ...]) -> NDArray[np.float64] | list[Any]:
+    """Return the numbers of cells, at once as nearly all columns are, or what each cell is."""
+    try:
+        return np.array(cells, dtype=np.float64)
+    except ValueError:
+        return [_cell(cell) for cell in cells]
 
 
 def _whole(files: tuple[Path, ...]) -> _Table:
@@ -216,17 +265,39 @@ def _read_parquet(files: tuple[tuple[Path, int], ...]) -> _Table:
     found = []
     for file, _ in files:
         try:
-            found.append(pq.ParquetFile(file).read())
-        except (pa.ArrowException, OSError, ValueError) as err:
+            check_file(file, math.inf)
+            table = pq.ParquetFile(file)
+            Budget(file.stat().st_size).take(_NUMBER * _count(table.metadata))
+            found.append(table.read())
+        except (pa.ArrowException, OSError, ValueError, DamagedFileError) as err:
             raise BagError(
                 f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
             ) from err
     rows = pa.concat_tables(found, promote_options='permissive')
     table, (robot, known) = _Table(first.stem), _features(first)
     for name in rows.column_names:
-        _add(table, name, rows.column(name).to_pylist(), known.get(name))
+        column = rows.column(name)
+        if pa.types.is_timestamp(column.type):
+            table.times = table.times or name
+            unit = _time_unit(name) or math.nan
+            ns = column.cast(pa.timestamp('ns')).cast(pa.int64()).to_numpy()
+            table.columns[name] = ns / (1e9 if math.isnan(unit) else 1e9 * unit)
+        elif pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            table.columns[name] = column.to_numpy().astype(np.float64)
+        elif pa.types.is_temporal(column.type):
+            table.unread[name] = f'{column.type} is no number'
+        else:
+            _add(table, name, column.to_pylist(), known.get(name))
     table.spans = _spans(table, robot) if known else {}
     return table
+
+
+def _count(metadata: Any) -> int:
+    """Return how many values a file of Parquet has in all: a few bytes stand for many alike."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return sum(
+        group.column(column).num_values for group in groups for column in range(group.num_columns)
+    )
 
 
 def _episode(path: Path, files: tuple[Path, ...]) -> _Table:
@@ -275,10 +346,10 @@ def _features(file: Path) -> tuple[str, dict[str, list[str]]]:
     if info is None:
         return '', {}
     try:
-        said = json.loads(info.read_text('utf8'))
+        said = json.loads(read_text(info))
         names = {name: _flat(item.get('names')) for name, item in said['features'].items()}
         return str(said.get('robot_type')), names
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
         raise BagError(
             f'Expected the features of a LeRobot dataset in {str(info)!r}, found none.'
         ) from err
@@ -364,11 +435,11 @@ def _time_unit(name: str) -> float | None:
 
 def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
     """Return which column of a table has its times, and these, ns."""
-    name = next((key for key in table.columns if _time_unit(key)), None)
-    if name is None:
+    name = next((key for key in table.columns if _time_unit(key)), table.times)
+    if not name:
         raise BagError(
             f'Expected a column of times (time, timestamp or t) in {str(path)!r}, '
-            f'found {", ".join(list(table.columns)[:8])}.'
+            f'found {listed(table.columns, 8) or "none"}.'
         )
     values, unit = table.columns[name], _time_unit(name)
     periods = np.diff(values)
@@ -380,6 +451,11 @@ def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
         period = float(np.median(periods[periods > 0]))
         sizes = [item for item in (1.0, 1e-3, 1e-6, 1e-9) if _plausible(values[0], period, item)]
         unit = sizes[0] if sizes else 1.0
+    if not np.abs(values * unit).max() < _LATEST_S:
+        raise BagError(
+            f'Expected times in seconds in column {name!r} of {str(path)!r}, found '
+            f'{np.abs(values).max():g}.'
+        )
     start = round(float(values[0]) * unit) if values[0] * unit > _DATE_S[0] else 0
     seconds = (values - start / unit) * unit
     stamps: NDArray[np.int64] = start * 1_000_000_000 + np.round(1e9 * seconds).astype(np.int64)
@@ -417,8 +493,9 @@ def _heading(text: str, file: str) -> tuple[bool, str, str, float]:
     unit = words[-1] if quantity and words and words[-1] in _UNITS else ''
     drop = _NO_JOINTS | {unit}
     label = WORD.sub(lambda word: '\0' if word.group().lower() in drop else word.group(), text)
-    label = re.sub(r'[\W_]*\0[\W_\0]*', '_', label)
-    label = re.sub(r'^[\W_]+|[\W_]+$', '', label)
+    label = re.sub(r'[\W_]+', lambda gap: '_' if '\0' in gap[0] else gap[0], label)
+    inside = re.search(r'[^\W_].*[^\W_]|[^\W_]', label, re.DOTALL)
+    label = inside[0] if inside else ''
     return bool(COMMANDED & {*words, *of_file}), quantity, label, _UNITS.get(unit, 1.0)
 
 

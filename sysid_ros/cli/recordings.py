@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -302,7 +303,7 @@ def recover(
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.report.tables import print_table
 
-    path = bag.resolve()
+    path = Path(os.path.abspath(bag))  # noqa: PTH100 (resolve fails where links go in a ring)
     name = Path(path.name.removesuffix('.zstd')).stem if path.is_file() else path.name
     target = output or path.with_name(f'{name}_recovered')
     with new_bag(target) as writer:

@@ -292,7 +292,7 @@ def plot(
     candidates = read_candidates(params, actuator)
     logs = read_logs(logdir)
     found = predict_logs(candidates, logs, reset_period)
-    folder = output or Path(f'{logdir.resolve().name}_plots')
+    folder = output or Path(f'{logdir.absolute().name}_plots')
     files = write_pictures(folder, logs, found)
     if json:
         errors = {

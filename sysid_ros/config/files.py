@@ -25,7 +25,7 @@ from sysid_ros.config.schema import (
     explain,
 )
 from sysid_ros.errors import ConfigError, nearest
-from sysid_ros.files import beside, matching
+from sysid_ros.files import beside, matching, read_text
 from sysid_ros.text import parse_yaml
 
 T = TypeVar('T', bound=BaseModel)
@@ -46,7 +46,7 @@ def read_yaml(path: Path, otherwise: str = '') -> dict[str, Any]:
         ConfigError: There is no such file, it is not YAML, or not a mapping.
     """
     try:
-        document = parse_yaml(path.read_text(encoding='utf-8'))
+        document = parse_yaml(read_text(path))
     except FileNotFoundError as err:
         raise ConfigError(f'There is no file {str(path)!r}; {beside(path, otherwise)}.') from err
     except OSError as err:

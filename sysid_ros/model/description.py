@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
+import importlib.util
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, listed, nearest, one_sentence
-from sysid_ros.files import sha256
+from sysid_ros.files import read_bytes, sha256
+from sysid_ros.model import apart
 from sysid_ros.model.elements import SAME
-from sysid_ros.model.xml_text import Document, Element, Source, absolute, decode, exact_xml
+from sysid_ros.model.packages import find_package
+from sysid_ros.model.xml_text import (
+    GENERATORS,
+    Document,
+    Element,
+    Source,
+    absolute,
+    decode,
+    exact_xml,
+)
 
 _URDF, _XACRO, _MJCF = '.urdf', '.xacro', '.xml'
 _BAGS = ('.mcap', '.db3', '.bag', '.zstd')
@@ -68,20 +78,24 @@ def read_description(path: Path, packages: Sequence[Path] = ()) -> Description:
     """
     if _is_bag(path):
         return _converted(_in_bag(path), path, packages)
-    if not path.is_file():
+    if not path.exists():
         ends = (_MJCF, _URDF, _XACRO)
         near = [entry.name for entry in path.parent.glob('*') if entry.suffix in ends]
         raise ModelError(f'No model file {str(path)!r}; {nearest(path.name, sorted(near))}.')
+    try:
+        text = decode(read_bytes(path))
+    except OSError as err:
+        raise ModelError(f'Cannot read the model {str(path)!r}: {err.strerror}.') from err
     if path.suffix == _XACRO:
         found = _converted(_expanded(path, packages), path, packages)
         note = 'The URDF is what xacro makes of its file without arguments.'
         return found._replace(notes=(note, *found.notes))
-    try:
-        text = decode(path.read_bytes())
-    except OSError as err:
-        raise ModelError(f'Cannot read the model {str(path)!r}: {err.strerror}.') from err
     is_urdf = path.suffix == _URDF or '<robot' in text
-    return _converted(text, path, packages) if is_urdf else Description(path)
+    if is_urdf:
+        return _converted(text, path, packages)
+    if any(f'<{tag}' in text for tag in GENERATORS):
+        apart.run('mujoco', path)
+    return Description(path)
 
 
 def _is_bag(path: Path) -> bool:
@@ -122,44 +136,23 @@ def _in_bag(path: Path) -> str:
 def _expanded(path: Path, packages: Sequence[Path]) -> str:
     """Let xacro make a URDF."""
     by_hand = f'`xacro {path.name} > {path.name.removesuffix(_XACRO)}`'
-    try:
-        import xacro  # noqa: PLC0415 (optional)
-        from xacro import substitution_args  # noqa: PLC0415
-    except ImportError as err:
+    if importlib.util.find_spec('xacro') is None:
         raise ModelError(
             f'Cannot read {str(path)!r} without the Python package xacro; `pip install xacro`, or '
             f'make the URDF with {by_hand} and name that as the model.'
-        ) from err
-    by_ament = substitution_args._eval_find  # noqa: SLF001 (it has no hook for other places)
-    absent = []
-
-    def find(package: str) -> str:
-        folder = find_package(package, path.parent, packages)
-        if folder is None:
-            absent.append(package)
-            raise LookupError(package)
-        return str(folder.resolve())
-
-    substitution_args._eval_find = find  # noqa: SLF001
-    substitution_args._eval_dict['find'] = find  # noqa: SLF001
-    try:
-        text: str = xacro.process_file(str(path)).toprettyxml(indent='  ')
-    except Exception as err:
-        # Whatever the expressions of the file raise.
-        if absent:
-            raise ModelError(
-                f'Cannot find the ROS package {absent[0]!r} for {str(path)!r}; name its folder '
-                'with --package-path, or package_path in calibration.yaml.'
-            ) from err
-        reason = ' '.join(str(err).split()).rstrip('.') or type(err).__name__
+        )
+    found = apart.run('xacro', path, packages)
+    if 'absent' in found:
         raise ModelError(
-            f'xacro refuses {str(path)!r}: {reason}; where it needs arguments, make the URDF with '
-            f'{by_hand.replace(" >", " NAME:=VALUE >")}.'
-        ) from err
-    finally:
-        substitution_args._eval_find = by_ament  # noqa: SLF001
-        substitution_args._eval_dict['find'] = by_ament  # noqa: SLF001
-    return text
+            f'Cannot find the ROS package {found["absent"]!r} for {str(path)!r}; name its folder '
+            'with --package-path, or package_path in calibration.yaml.'
+        )
+    if 'refused' in found:
+        raise ModelError(
+            f'xacro refuses {str(path)!r}: {found["refused"]}; where it needs arguments, make the '
+            f'URDF with {by_hand.replace(" >", " NAME:=VALUE >")}.'
+        )
+    return found['text']
 
 
 #: What MuJoCo reads.
@@ -315,45 +308,6 @@ def _moments(body: mujoco.MjsBody) -> NDArray[np.float64]:
         return np.sort(body.inertia)
     six = full[[[0, 3, 4], [3, 1, 5], [4, 5, 2]]]
     return np.asarray(np.linalg.eigvalsh(six))
-
-
-def find_package(name: str, near: Path, given: Sequence[Path]) -> Path | None:
-    """Find the folder of a package; None where there is none.
-
-    Folders that are given or in ``ROS_PACKAGE_PATH``, and those inside of them, win. Then come
-    folders around the file that names it, and ``share`` of each folder in ``AMENT_PREFIX_PATH``.
-    """
-    return next((folder for folder in _candidates(name, near, given) if folder.is_dir()), None)
-
-
-def _candidates(name: str, near: Path, given: Sequence[Path]) -> Iterator[Path]:
-    for folder in (*given, *_listed('ROS_PACKAGE_PATH')):
-        yield from _called(name, folder)
-        # A workspace has repositories, and these packages, which may have another name than theirs.
-        for depth in ('*', '*/*'):
-            for manifest in sorted(folder.glob(f'{depth}/package.xml')):
-                yield from _called(name, manifest.parent)
-        yield folder / name
-    for folder in (near.resolve(), *near.resolve().parents):
-        yield from _called(name, folder)
-        # Packages of a workspace are side by side.
-        if (folder / name / 'package.xml').is_file():
-            yield folder / name
-    for prefix in _listed('AMENT_PREFIX_PATH'):
-        yield prefix / 'share' / name
-
-
-def _called(name: str, folder: Path) -> Iterator[Path]:
-    """Yield a folder that is called so, or whose manifest says that its package is."""
-    manifest = folder / 'package.xml'
-    if folder.resolve().name == name or (
-        manifest.is_file() and f'<name>{name}</name>' in manifest.read_text('utf-8', 'replace')
-    ):
-        yield folder
-
-
-def _listed(variable: str) -> list[Path]:
-    return [Path(entry) for entry in os.environ.get(variable, '').split(os.pathsep) if entry]
 
 
 def find_mesh(uri: str, near: Path, given: Sequence[Path]) -> Path | str:

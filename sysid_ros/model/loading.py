@@ -37,6 +37,8 @@ _IGNORED_FIELDS = frozenset(
         *(f'{kind}_pathadr' for kind in ('hfield', 'mesh', 'skin', 'tex')),
     }
 )
+#: Time steps, s, in which robots are simulated: shorter ones never end, longer ones are no motion.
+_SHORTEST, _LONGEST = 1e-6, 1.0
 #: Targets that move a body.
 _POSES = frozenset({('body', 'pos'), ('body', 'quat')})
 
@@ -73,6 +75,11 @@ def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
             spec = mujoco.MjSpec.from_string(description.mjcf)
     except (ValueError, mujoco.FatalError) as err:
         raise ModelError(f'Cannot read the model {str(path)!r}: {one_sentence(err)}.') from err
+    if not _SHORTEST <= spec.option.timestep <= _LONGEST:
+        raise ModelError(
+            f'Expected a time step from {_SHORTEST:g} to {_LONGEST:g} s in the model '
+            f'{str(path)!r}, found {spec.option.timestep:g} s.'
+        )
     notes = (*description.notes, *_drop_missing_files(spec, path))
     add_joint_sensors(spec)
     return RobotModel(description._replace(notes=notes), spec)

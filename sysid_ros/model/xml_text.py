@@ -24,20 +24,28 @@ from typing import NamedTuple
 import mujoco
 
 from sysid_ros.errors import ModelError
+from sysid_ros.files import read_bytes
 
+#: Each `<` begins a token or is the end of the search, and no part of a token is tried in two
+#: ways (`++` gives nothing back): the time is that of one pass, whatever the text.
 _TOKEN = re.compile(
     r"""<!--.*?-->                       # comment
       | <!\[CDATA\[.*?\]\]>              # character data
       | <\?.*?\?>                        # declaration, processing instruction
-      | <![^>]*>                         # document type
-      | </\s*(?P<close>[^\s>]+)\s*>
-      | <(?P<tag>[^\s/>!?]+)(?P<attributes>(?:[^"'>]|"[^"]*"|'[^']*')*?)(?P<slash>/?)>
+      | <!(?!--|\[CDATA\[)[^>]*+>        # document type
+      | </\s*+(?P<close>[^\s>]++)\s*+>
+      | <(?P<tag>[^\s/>!?]++)(?P<attributes>(?>[^"'>]|"[^"]*+"|'[^']*+')*?)(?P<slash>/?)>
+      | (?P<open><)                      # what nothing closes
     """,
     re.DOTALL | re.VERBOSE,
 )
 _ATTRIBUTE = re.compile(
-    r"""(?P<name>[^\s=/>"']+)\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""", re.DOTALL
+    r"""(?<![^\s=/>"'])(?P<name>[^\s=/>"']++)\s*+=\s*+"""
+    r"""(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')""",
+    re.DOTALL,
 )
+#: MuJoCo's parser (tinyxml2) goes no deeper.
+DEEPEST = 500
 
 _NUMBER = re.compile(r'\S+')
 
@@ -235,6 +243,11 @@ class Document:
         self.elements: list[Element] = []
         around: list[Element] = []
         for match in _TOKEN.finditer(text):
+            if match['open']:
+                line = text.count('\n', 0, match.start()) + 1
+                raise ModelError(
+                    f'Expected well-formed XML, found no end of the tag in line {line}.'
+                )
             if match['close']:
                 if not around or around.pop().tag != match['close']:
                     line = text.count('\n', 0, match.start()) + 1
@@ -245,6 +258,11 @@ class Document:
                 self.elements.append(element)
                 if not match['slash']:
                     around.append(element)
+                if len(around) > DEEPEST:
+                    raise ModelError(
+                        f'Expected elements inside of at most {DEEPEST} others, as MuJoCo reads '
+                        f'them, found more at <{element.tag}>.'
+                    )
 
     def line(self, element: Element, attribute: str) -> int:
         """Return the line, from 1, in which an element of the text has an attribute."""
@@ -356,7 +374,7 @@ _PLACES: dict[str, tuple[str, tuple[str, ...] | None]] = {
     'actuator': ('actuator', None),
 }
 #: Elements whose content is named by MuJoCo, not by the text.
-_GENERATORS = ('replicate', 'attach', 'composite', 'flexcomp')
+GENERATORS = ('replicate', 'attach', 'composite', 'flexcomp')
 _FOLDERS = ('meshdir', 'texturedir', 'assetdir')
 
 
@@ -381,7 +399,7 @@ class Source:
     def _read(self, path: Path) -> Document:
         if path not in self.documents:
             try:
-                self.documents[path] = Document(decode(path.read_bytes()))
+                self.documents[path] = Document(decode(read_bytes(path)))
             except OSError as err:
                 raise ModelError(
                     f'Cannot read the model file {str(path)!r}: {err.strerror}.'
@@ -420,7 +438,7 @@ class Source:
         for node in self.nodes:
             around = [ancestor.tag for ancestor in node.ancestors()]
             fits = around[:1] == [section] if tags is None else node.tag in tags
-            if fits and section in around and not any(tag in _GENERATORS for tag in around):
+            if fits and section in around and not any(tag in GENERATORS for tag in around):
                 found.append(node)
         return found
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sysid_ros.errors import CancelledError, ConfigError, FitError, ResultError, nearest
+from sysid_ros.files import check_file
 from sysid_ros.servos.fit import checked
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import errors_by_log, mean_error
@@ -118,8 +119,10 @@ def open_study(path: Path, load: str | None, method: Method, servo: Servo, *, se
 
 
 def _storage(optuna: Any, path: Path) -> Any:
-    if path.is_file() and path.read_bytes()[: len(_SQLITE)] == _SQLITE:
-        return optuna.storages.RDBStorage(f'sqlite:///{path}')
+    if path.exists():
+        check_file(path)
+        if path.read_bytes().startswith(_SQLITE):
+            return optuna.storages.RDBStorage(f'sqlite:///{path}')
     journal = importlib.import_module('optuna.storages.journal')
     return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path)))
 

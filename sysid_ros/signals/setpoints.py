@@ -12,7 +12,7 @@ https://control.ros.org/jazzy/doc/ros2_controllers/joint_trajectory_controller/d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,9 @@ from sysid_ros.vocabulary import SECOND_NS
 STEP_NS = 2_000_000
 #: A jump is a straight line of this length, ns.
 JUMP_NS = 1
+#: A leg is cut into at most so many: between them a quintic from rest to rest is straight to 3e-8
+#: of its length.
+_MOST_PIECES = 5000
 #: The state before the first trajectory, which nobody knows, is forgotten below this share.
 _FORGOTTEN = 1e-4
 
@@ -103,10 +106,17 @@ class SetpointPath:
         """Return the (3, k) state at a time, in a path that has begun."""
         return self._at(time_ns)[:, :-1]
 
-    def rows(self, *, latest: bool = False, held: bool = False) -> SetpointRows:
+    def rows(
+        self,
+        *,
+        latest: bool = False,
+        held: bool = False,
+        take: Callable[[int], object] = lambda _: None,
+    ) -> SetpointRows:
         """Sample the path, as far as it does not depend on what nobody knows.
 
         Args:
+            take: Told how many bytes of states there will be; may raise.
             latest: Only what the last trajectory asks for.
             held: Leave out the row just before each jump, as each row holds until the next.
         """
@@ -119,10 +129,13 @@ class SetpointPath:
         ).T
         first, last = np.array([leg.first for leg in legs]), np.array([leg.last for leg in legs])
         bends = np.isfinite(first[:, 1]) & np.isfinite(last[:, 1])
-        pieces = np.where(bends.any(axis=1), -(-(until - start) // STEP_NS), 1)
+        # A leg may last for years; relative to what it moves, so many pieces are exact enough.
+        pieces = np.minimum(-(-(until - start) // STEP_NS), _MOST_PIECES)
+        pieces = np.where(bends.any(axis=1), pieces, 1)
         # A leg that begins where the one before ends has its first row from that one.
         own = np.append(True, start[1:] != until[:-1]) & np.logical_not(held)
         counts = pieces + own
+        take(int(counts.sum()) * first[0].nbytes)
         leg = np.repeat(np.arange(len(legs)), counts)
         place = np.arange(len(leg)) - np.repeat(np.cumsum(counts) - counts, counts) + ~own[leg]
         inside = (until - start)[leg] * place // pieces[leg]

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.config.schema import Scale
 from sysid_ros.errors import ParameterError, SysidError, nearest, one_sentence
-from sysid_ros.files import beside, replace_file
+from sysid_ros.files import beside, read_text, replace_file
 from sysid_ros.model.targets import Target, Unknown, resolve
 from sysid_ros.text import parse_yaml
 
@@ -429,7 +429,7 @@ class ParameterDict(UserDict[str, Parameter]):
         if not path.is_file():
             raise ParameterError(f'No parameter file {str(path)!r}; {beside(path)}.')
         try:
-            content = parse_yaml(path.read_text('utf-8'))
+            content = parse_yaml(read_text(path))
         except (yaml.YAMLError, UnicodeDecodeError) as err:
             raise ParameterError(
                 f'The parameter file {str(path)!r} is not YAML: {" ".join(str(err).split())}.'

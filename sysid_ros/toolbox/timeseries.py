@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros import signals
+from sysid_ros.bags.budget import Budget
 from sysid_ros.errors import SignalError, nearest
-from sysid_ros.files import beside, replace_file, write_arrays
+from sysid_ros.files import beside, check_file, replace_file, write_arrays
 from sysid_ros.signals import Instants, SignalType
 from sysid_ros.toolbox.parameter import Parameter
 
@@ -372,9 +373,13 @@ def read_arrays(path: str | PathLike[str], needed: Iterable[str]) -> dict[str, N
     if not path.is_file():
         raise SignalError(f'No file {str(path)!r}; {beside(path)}.')
     try:
+        check_file(path, math.inf)
         with np.load(path, allow_pickle=False) as stored:
+            sizes = (entry.file_size for entry in stored.zip.infolist())
+            Budget(path.stat().st_size).take(sum(sizes))
             arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as err:
+    # NumPy lets everything through that damaged bytes can cause.
+    except Exception as err:
         raise SignalError(
             f'Expected a .npz file of numeric arrays, found something else in {str(path)!r}.'
         ) from err

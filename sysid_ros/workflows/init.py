@@ -244,7 +244,7 @@ def _is_bag(path: Path) -> bool:
     headings = set()
     for table in tables:
         with table.open('rb') as stream:
-            headings.add(stream.readline())
+            headings.add(stream.readline(1 << 20))
     return len(headings) > 1 and all(table.suffix == CSV for table in tables)
 
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment, align
-from sysid_ros.alignment.lag import lag, late_velocities, only, without_late
+from sysid_ros.alignment.lag import lag, late_velocities, only, velocity_lag, without_late
 from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.signals import SignalType, TimeSeries
 
@@ -188,3 +188,9 @@ def test_sensors_that_are_left_out_are_no_columns_either() -> None:
         series.get(name).tolist() for name in ('b', 'c')
     ]
     assert only([series], 'd'.__contains__) == ()
+
+
+def test_a_gap_of_days_tells_no_lag_and_breaks_nothing():
+    times = np.arange(0.0, 10.0, 0.01)
+    times[500:] += 1e6
+    assert velocity_lag(times, np.sin(times), times, np.cos(times)) is None

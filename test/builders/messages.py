@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
@@ -49,9 +50,11 @@ def joint_state(
 
 
 def trajectory(
-    stamp_ns: int, names: Sequence[str], points: Sequence[tuple[float, Sequence[float]]]
+    stamp_ns: int,
+    names: Sequence[str],
+    points: Sequence[tuple[Any, ...]],
 ) -> bytes:
-    """Serialise a JointTrajectory from (seconds from start, positions)."""
+    """Serialise a JointTrajectory from (seconds from start, positions), or with velocities."""
     none = np.array([], dtype=float)
     message = _Trajectory(
         header=_header(stamp_ns, ''),
@@ -59,12 +62,12 @@ def trajectory(
         points=[
             _Point(
                 positions=np.array(position, dtype=float),
-                velocities=none,
+                velocities=np.array(*velocities, dtype=float) if velocities else none,
                 accelerations=none,
                 effort=none,
                 time_from_start=_Span(sec=int(after), nanosec=round(after % 1 * SECOND)),
             )
-            for after, position in points
+            for after, position, *velocities in points
         ],
     )
     return bytes(_STORE.serialize_cdr(message, message.__msgtype__))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -76,6 +75,21 @@ def test_a_urdf_may_have_any_ending_and_a_text_that_is_none_is_told(tmp_path: Pa
         load_model(tmp_path / 'arm.urdf')
 
 
+#: What stands in for xacro: it evaluates what its file holds.
+XACRO = """
+from pathlib import Path
+from types import SimpleNamespace
+from xacro import substitution_args
+def process_file(path):
+    text = Path(substitution_args._eval_dict['find']('arm_description'), 'base.urdf').read_text()
+    found = Path(path).read_text()
+    if found == 'name':
+        raise RuntimeError('Undefined substitution argument name')
+    eval(found or '0')
+    return SimpleNamespace(toprettyxml=lambda indent: text + indent)
+"""
+
+
 def test_without_xacro_the_way_without_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, 'xacro', None)
     (tmp_path / 'arm.urdf.xacro').write_text(BARE)
@@ -87,21 +101,11 @@ def test_xacro_expands_with_packages_that_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Xacro itself is optional; what stands in for it calls what it calls, and fails as it does."""
-    inside = ModuleType('xacro.substitution_args')
-    inside._eval_find, inside._eval_dict = str, {}  # type: ignore[attr-defined]
-    package = ModuleType('xacro')
-    package.substitution_args = inside  # type: ignore[attr-defined]
-
-    def process_file(path: str) -> SimpleNamespace:
-        folder = inside._eval_dict['find']('arm_description')  # type: ignore[attr-defined]
-        text = Path(folder, 'base.urdf').read_text()
-        if 'name' in Path(path).read_text():
-            raise RuntimeError('Undefined substitution argument name')
-        return SimpleNamespace(toprettyxml=lambda indent: text + indent)
-
-    package.process_file = process_file  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, 'xacro', package)
-    monkeypatch.setitem(sys.modules, 'xacro.substitution_args', inside)
+    package = tmp_path / 'modules' / 'xacro'
+    package.mkdir(parents=True)
+    (package / '__init__.py').write_text(XACRO)
+    (package / 'substitution_args.py').write_text('_eval_find, _eval_dict = str, {}')
+    monkeypatch.syspath_prepend(package.parent)
     path = tmp_path / 'arm.urdf.xacro'
     path.write_text('')
     with pytest.raises(ModelError, match=r"package 'arm_description' .* --package-path"):
@@ -113,7 +117,9 @@ def test_xacro_expands_with_packages_that_are_found(
     path.write_text('name')
     with pytest.raises(ModelError, match=r'argument name; .*`xacro .* NAME:=VALUE > arm\.urdf`'):
         load_model(path, [tmp_path / 'src'])
-    assert inside._eval_find is str  # type: ignore[attr-defined]
+    path.write_text('1 << 10**12')
+    with pytest.raises(ModelError, match='look for large counts or powers'):
+        load_model(path, [tmp_path / 'src'])
 
 
 MODEL = """<mujoco model="two">

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
 from sysid_ros.errors import ConfigError, ModelError, nearest, one_line
+from sysid_ros.files import read_text
 from sysid_ros.text import csv_header
 from sysid_ros.workflows.excitation.drives import Drive, check_ranges, drives
 
@@ -189,10 +190,11 @@ def read_waypoints(path: Path) -> Waypoints:
         ConfigError: The file cannot be read, or its times, names and positions do not fit together.
     """
     try:
-        with path.open(encoding='utf-8', newline='') as stream:
-            lines = [line for line in csv.reader(stream) if line and not line[0].startswith('#')]
-    except (OSError, UnicodeDecodeError) as err:
-        reason = err.strerror if isinstance(err, OSError) else 'it is not UTF-8 text'
+        rows_read = csv.reader(io.StringIO(read_text(path), newline=''))
+        lines = [line for line in rows_read if line and not line[0].startswith('#')]
+    except (OSError, UnicodeDecodeError, csv.Error) as err:
+        reason = err.strerror if isinstance(err, OSError) else err
+        reason = 'it is not UTF-8 text' if isinstance(err, UnicodeDecodeError) else reason
         raise ConfigError(f'Cannot read the motion {str(path)!r}: {reason}.') from err
     header = [cell.strip() for cell in lines[0]] if lines else ['nothing']
     if header[0] != 'time':
