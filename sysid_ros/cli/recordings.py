@@ -479,7 +479,7 @@ def show_model(
     Prints the MJCF that a URDF, a xacro file or the robot_description in a bag means, and what was
     left out or assumed.
     """
-    from sysid_ros.files import check_new, replace_file
+    from sysid_ros.files import check_new, read_bytes, replace_file
 
     check_new(output)
 
@@ -489,7 +489,7 @@ def show_model(
 
     found, spec = read_model(model, packages)
     compiled = compile_spec(spec, model)
-    text = decode(model.read_bytes()) if found.mjcf is None else found.mjcf
+    text = decode(read_bytes(model)) if found.mjcf is None else found.mjcf
     if output is not None:
         replace_file(output, encode(text))
     notes = list(found.notes)

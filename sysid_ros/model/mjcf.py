@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ModelError, listed, one_sentence
+from sysid_ros.files import read_bytes
 from sysid_ros.model.description import Description
 from sysid_ros.model.elements import ROUNDING, subtree
 from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
@@ -628,7 +629,7 @@ class _Layout(NamedTuple):
         """Collect the files."""
         own = described.mjcf
         if actuators:
-            own = decode(source.read_bytes()) if own is None else own
+            own = decode(read_bytes(source)) if own is None else own
             own = _with_actuators(own, actuators)
         text = Source(source, own)
         if described.mjcf is not None:

@@ -40,7 +40,7 @@ from sysid_ros.config.files import load_calibration
 from sysid_ros.config.nodes import CalibratorConfig
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, SysidError, complaint, one_line
-from sysid_ros.files import check_writable
+from sysid_ros.files import check_writable, read_text
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import (
     EXIT_ERROR,
@@ -404,7 +404,7 @@ class Calibrator:
         result = done.result
         self._parameters.publish(self._stamped(*(_status(p, result) for p in result.parameters)))
         if done.mjcf_path is not None:
-            text = done.mjcf_path.read_text(encoding='utf-8', errors='replace')
+            text = read_text(done.mjcf_path, errors='replace')
             self._mjcf.publish(String(data=text))
         self._result.publish(String(data=result.to_json()))
 

@@ -30,6 +30,7 @@ from sysid_ros.alignment.pairs import command_quantity
 from sysid_ros.config.files import load_servos
 from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
+from sysid_ros.files import read_text
 from sysid_ros.model.description import read_description
 from sysid_ros.nodes.graph import CLOCK
 from sysid_ros.nodes.parameters import declare
@@ -144,7 +145,7 @@ class SimulatedRobot:
         self._applied = node.create_publisher(JointState, '~/applied_commands', DEPTH)
         self._mjcf = node.create_publisher(String, '~/mjcf', latched())
         path = Path(config.model)
-        text = read_description(path).mjcf or path.read_text(encoding='utf-8', errors='replace')
+        text = read_description(path).mjcf or read_text(path, errors='replace')
         self._mjcf.publish(String(data=text))
         self._quantities = {
             row: Quantity.POSITION if drive.takes_positions else command_quantity(plant.model, row)

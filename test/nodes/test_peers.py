@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,10 @@ def test_values_that_the_system_refuses_are_refused_with_a_sentence(
     start_node: StartNode, ros_client: RosClient, tmp_path: Path
 ):
     config, odd = tmp_path / 'calibration.yaml', tmp_path / 'odd.yaml'
+    pipe, sparse = tmp_path / 'pipe', tmp_path / 'sparse.yaml'
+    os.mkfifo(pipe)
+    with sparse.open('wb') as stream:
+        stream.truncate(10 << 30)
     config.write_text(CALIBRATION)
     odd.write_text(CALIBRATION.replace('train_*', r'"train_\0*"'))
     process = start_node('calibrator', config=config)
@@ -59,6 +64,9 @@ def test_values_that_the_system_refuses_are_refused_with_a_sentence(
         ('config', 5000 * 'x', 'File name too long'),
         ('config', str(tmp_path), 'Is a directory'),
         ('config', str(odd), 'holds a NUL character'),
+        ('config', '/dev/zero', 'found a device, a pipe or a socket'),
+        ('config', str(pipe), 'found a device, a pipe or a socket'),
+        ('config', str(sparse), 'expected at most 67 MB, found 10737 MB'),
     ]:
         accepted, reason = ros_client.set_parameter('/calibrator', name, value)
         assert not accepted
