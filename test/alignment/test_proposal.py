@@ -271,21 +271,6 @@ def test_a_quadruped_of_motors_without_meshes_and_names_is_mapped(
     ]
 
 
-def test_a_joint_that_follows_another_takes_its_column(columns: Any) -> None:
-    model = mujoco.MjModel.from_xml_string("""
-    <mujoco><worldbody>
-      <body><joint name="left"/><geom size=".1"/></body>
-      <body><joint name="right"/><geom size=".1"/></body>
-    </worldbody>
-    <equality><joint joint1="right" joint2="left" polycoef=".2 -2 0 0 0"/></equality>
-    <sensor><jointpos name="l" joint="left"/><jointpos name="r" joint="right"/></sensor></mujoco>
-    """)
-    state = columns.topic('/js', TIMES, {'position': {'left': np.sin(3 * TIMES)}})
-    right = _found(columns.bag(state), model)['r']
-    assert (right.labels, right.scale, right.offset) == (('left',), -2.0, 0.2)
-    assert 'follows left by an equality constraint' in right.reason
-
-
 def test_sensors_with_several_values_are_found_by_their_quantity(columns: Any) -> None:
     model = mujoco.MjModel.from_xml_string("""
     <mujoco><worldbody><body><freejoint/><geom size=".1"/><site name="imu"/></body></worldbody>
