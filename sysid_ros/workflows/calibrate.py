@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import how_many
+from sysid_ros.errors import CancelledError, SysidError, how_many
 from sysid_ros.files import check_writable
 from sysid_ros.fit.observer import Nobody, Observer
 from sysid_ros.results.checks import unlike_others
@@ -55,15 +55,23 @@ def calibrate(
     subject = subject_of(config)
     check_written_back(config, subject.model)
     iterates = Iterates(config, subject.model.description.sha256)
-    found = identify(
-        config,
-        command=command,
-        observer=observer,
-        cancel=cancel,
-        subject=subject,
-        iterates=iterates,
-        resumed=iterates.read() if resume else {},
-    )
+    resumed = iterates.read() if resume else {}
+    try:
+        found = identify(
+            config,
+            command=command,
+            observer=observer,
+            cancel=cancel,
+            subject=subject,
+            iterates=iterates,
+            resumed=resumed,
+        )
+    except CancelledError:
+        raise
+    except SysidError:
+        # What cannot be fitted leaves nothing to go on with.
+        iterates.remove()
+        raise
     observer.stage('writing result, report and model')
     done = write(found, config.output)
     iterates.ended(done.result)

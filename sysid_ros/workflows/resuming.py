@@ -63,8 +63,12 @@ class Iterates:
     def ended(self, result: CalibrationResult) -> None:
         """Remove the file, unless a limit stopped the fit."""
         if result.solver.status not in LIMITS:
-            for path in (self._path, self._draft):
-                path.unlink(missing_ok=True)
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the file: there is nothing to go on with."""
+        for path in (self._path, self._draft):
+            path.unlink(missing_ok=True)
 
     def keep(self, values: dict[str, float]) -> None:
         """Replace the file, which is there whole or not at all."""
