@@ -546,6 +546,7 @@ def _findings(
         if topic.topic in paired or is_of_joints(topic) or of_a_robot:
             each += _topic_findings(bag, topic, found.stamped[topic.topic])
             each += _channel_findings(bag.path.name, channels[topic.topic])
+            each += _turned(bag.path.name, topic)
     each += joint_findings(bag.path.name, found.joints)
     # What the mapping says of a column comes first.
     said = {(item.subject, item.kind) for item in mapped}
@@ -591,6 +592,15 @@ def _topic_findings(
     if absent and is_state:
         detail = f'messages carry no {" and no ".join(absent)}'
         yield HealthFinding(name, topic.topic, FindingKind.NOT_MEASURED, count, detail)
+
+
+def _turned(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
+    """Say which columns of a topic begin a turn anew."""
+    for field in topic.fields:
+        for label, jumps in field.turns.items():
+            channel = column_name(topic.topic, field.name, label)
+            detail = 'jumps by a turn; read on without'
+            yield HealthFinding(bag, channel, FindingKind.WRAPS, jumps, detail)
 
 
 def _channel_findings(bag: str, reports: list[ChannelReport]) -> Iterator[HealthFinding]:

@@ -110,6 +110,8 @@ def test_commands_are_in_the_turn_of_their_joint(columns: Any, measured: str, as
     assert np.abs(values['position'] - values['servo']).max() < 0.3
     said = kinds(mapping.health).get(FindingKind.WRAPS, 0)
     assert bool(said) == ((measured, asked) != ('as it is', 'as it is'))
+    # Without a model, too.
+    assert (FindingKind.WRAPS in kinds(inspect(bag).findings)) == bool(said)
 
 
 def test_a_joint_that_goes_back_the_long_way_is_told_so(columns: Any):
