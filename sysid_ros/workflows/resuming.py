@@ -37,6 +37,7 @@ class Iterates:
         """Take note of what the values are of; ``model`` is a hash of its text."""
         self._path = config.output / '.iterate.json'
         self._draft = self._path.with_suffix('.new')
+        self._new = not config.output.exists()
         bags = [(path.absolute(), role) for path, role in bags_of(config)]
         said = [config.model_dump(exclude=_FREE), bags, model]
         text = json.dumps(said, default=lambda path: str(Path(path).absolute()))
@@ -69,6 +70,10 @@ class Iterates:
         """Remove the file: there is nothing to go on with."""
         for path in (self._path, self._draft):
             path.unlink(missing_ok=True)
+        if self._new:
+            # Where a result has been written, it is not empty.
+            with contextlib.suppress(OSError):
+                self._path.parent.rmdir()
 
     def keep(self, values: dict[str, float]) -> None:
         """Replace the file, which is there whole or not at all."""
