@@ -459,35 +459,6 @@ def are_magnitudes(field: Field) -> bool:
     return len(moving) > 1 and all(column.min() >= 0 for column in moving)
 
 
-def message_parts(topic: TopicColumns) -> list[tuple[frozenset[str], NDArray[np.int64]]]:
-    """Return which rows of a topic are about which labels, of one node each.
-
-    Several nodes may publish some of the joints each: messages about others lack nothing then, and
-    have stamps of their own.
-    """
-    labels = list(dict.fromkeys(label for field in topic.fields for label in field.labels))
-    there = np.zeros((len(topic.receive_ns), len(labels)), dtype=bool)
-    for field in topic.fields:
-        columns = [labels.index(label) for label in field.labels]
-        there[:, columns] |= np.isfinite(field.values)
-    if not there.all():
-        kinds, which = np.unique(there, axis=0, return_inverse=True)
-        if (kinds.sum(axis=0) == 1).all() and kinds.any(axis=1).all():
-            return [
-                (
-                    frozenset(label for label, own in zip(labels, kind, strict=True) if own),
-                    np.flatnonzero(which == row),
-                )
-                for row, kind in enumerate(kinds)
-            ]
-    return [(frozenset(labels), np.arange(len(there)))]
-
-
-def rows_about(topic: TopicColumns) -> dict[str, NDArray[np.int64]]:
-    """Return label to the rows of a topic that are about it."""
-    return {label: rows for labels, rows in message_parts(topic) for label in labels}
-
-
 def source_findings(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
     """Find arrays that are not as long as their names, and nodes that contradict each other.
 
@@ -501,7 +472,8 @@ def source_findings(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
         )
         worst = max(unlike.values())
         yield HealthFinding(bag, topic.topic, FindingKind.ARRAY_SIZE, worst, detail)
-    for field in topic.fields:
+    # Positions come first, and say it of the others.
+    for field in topic.fields[:1]:
         for label, column in zip(field.labels, field.values.T, strict=True):
             values = column[np.isfinite(column)]
             if len(values) <= MANY or len(np.unique(values[:: len(values) // MANY])) < FEW:

@@ -33,8 +33,6 @@ from sysid_ros.alignment.health import (
     HealthFinding,
     dead_columns,
     gaps,
-    message_parts,
-    rows_about,
     source_findings,
     topic_rate,
 )
@@ -681,7 +679,7 @@ def _counts(text: str) -> dict[str, int]:
 def _report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
     """Describe how the messages of a topic came."""
     clock = stamped.clock
-    _, rows = max(message_parts(topic), key=lambda part: len(part[1]))
+    _, rows = max(topic.parts, key=lambda part: len(part[1]))
     times = stamped.times_ns[rows[stamped.usable[rows]]]
     rate = topic_rate('', topic.topic, len(topic.receive_ns), times)
     periods = np.diff(times) / SECOND_NS
@@ -708,7 +706,7 @@ def _report_channels(topic: TopicColumns) -> list[ChannelReport]:
     # Commands go to a limit and stay there because they were told to.
     measured = is_of_joints(topic) and not is_command(topic.topic)
     found = []
-    about = rows_about(topic)
+    about = topic.rows_about
     for field in topic.fields:
         for column, label in enumerate(field.labels):
             values = field.values[about[label], column]

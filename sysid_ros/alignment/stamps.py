@@ -27,7 +27,6 @@ from sysid_ros.alignment.health import (
     MANY,
     FindingKind,
     HealthFinding,
-    message_parts,
     timing_findings,
 )
 from sysid_ros.bags import BagColumns, TopicColumns
@@ -450,7 +449,7 @@ def _usable(
     """Return (n,) True for rows whose stamps increase, and what is wrong with the others."""
     findings = []
     usable = np.zeros(len(times), dtype=bool)
-    for _, rows in message_parts(topic):
+    for _, rows in topic.parts:
         usable[rows] = longest_increasing(times[rows])
     copies = ~usable & _copies(topic, times)
     if copies.any():
@@ -488,7 +487,7 @@ def topic_timing(
     """
     return [
         finding
-        for _, rows in message_parts(topic)
+        for _, rows in topic.parts
         for finding in timing_findings(
             bag, topic.topic, stamped.times_ns[rows[stamped.usable[rows]]], start
         )

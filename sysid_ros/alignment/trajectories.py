@@ -24,7 +24,6 @@ from sysid_ros.alignment.health import (
     HealthFinding,
     Span,
     TopicRate,
-    rows_about,
     source_findings,
     spans_where,
     topic_rate,
@@ -234,7 +233,7 @@ def _masked(
     bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped], began: int
 ) -> Iterator[HealthFinding]:
     """Count values that are not there; the bag began at its first measurement, ns."""
-    about = {topic.topic: rows_about(topic) for topic in bag.topics}
+    about = {topic.topic: topic.rows_about for topic in bag.topics}
     for pair in mapping.pairs:
         # Beyond the limits of a pair there is something, of which its mapping says what.
         finite = np.isfinite(model_values(bag, pair._replace(limits=ANY)))

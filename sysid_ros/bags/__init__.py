@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,39 @@ class TopicColumns:
     #: (n,) int64, when its sender sent each message, ns since the epoch by that clock, 0 where the
     #: bag does not say; None where it does so of no message.
     sent_ns: NDArray[np.int64] | None = None
+
+    @functools.cached_property
+    def parts(self) -> tuple[tuple[frozenset[str], NDArray[np.int64]], ...]:
+        """Which labels some messages are about, and the rows of these.
+
+        Several nodes may publish some of the joints each: a message about others lacks nothing
+        then, and stamps follow each other in each part. It is one part otherwise.
+        """
+        labels = list(dict.fromkeys(label for item in self.fields for label in item.labels))
+        there = np.zeros((len(self.receive_ns), len(labels)), dtype=bool)
+        for item in self.fields:
+            columns = [labels.index(label) for label in item.labels]
+            there[:, columns] |= np.isfinite(item.values)
+        if not there.all() and there.any(axis=1).all():
+            # The first label that a message is about tells its part, if there are parts.
+            first = there.argmax(axis=1)
+            parts = [np.flatnonzero(first == place) for place in np.unique(first)]
+            kinds = np.array([there[rows[0]] for rows in parts])
+            alike = all(
+                (there[rows] == kind).all() for rows, kind in zip(parts, kinds, strict=True)
+            )
+            if alike and (kinds.sum(axis=0) == 1).all():
+                names = np.array(labels)
+                return tuple(
+                    (frozenset(names[kind].tolist()), rows)
+                    for rows, kind in zip(parts, kinds, strict=True)
+                )
+        return ((frozenset(labels), np.arange(len(there))),)
+
+    @property
+    def rows_about(self) -> dict[str, NDArray[np.int64]]:
+        """Label to the rows that are about it."""
+        return {label: rows for labels, rows in self.parts for label in labels}
 
 
 @dataclass(frozen=True)
