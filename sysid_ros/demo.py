@@ -134,9 +134,13 @@ class _Node:
         """Whether the process is over, for whatever reason."""
         return self._process.poll() is not None
 
-    def stop(self) -> None:
-        """End the process as Ctrl-C does, unless it has ended."""
+    def interrupt(self) -> None:
+        """Ask the process to end, as Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
+
+    def stop(self) -> None:
+        """End the process, unless it has ended."""
+        self.interrupt()
         self._process.wait()
         self._reader.join()
         self.ended_well = self._process.returncode == 0
@@ -220,9 +224,9 @@ def record_one(
             **({'servos': servos} if servos.is_file() else {}),
         )
         nodes.append(robot)
-        robot.wait_for('simulated robot ready')
         recorder = _Node('recorder', environment, output=bag, use_sim_time=True)
         nodes.append(recorder)
+        robot.wait_for('simulated robot ready')
         recorder.wait_for('recording /clock, ')
         exciter = _Node(
             'exciter',
@@ -238,6 +242,8 @@ def record_one(
         exciter.wait(needed=(robot, recorder))
     finally:
         for node in reversed(nodes):
+            node.interrupt()
+        for node in nodes:
             node.stop()
     failed = [node.name for node in nodes if not node.ended_well]
     if failed:
@@ -358,7 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument('--assets', type=Path, default=Path('config/demo'))
     parser.add_argument('--folder', type=Path, default=Path('demo'))
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--duration', type=float, default=10.0)
+    parser.add_argument('--duration', type=float, default=8.0)
     usual = Driver()
     parser.add_argument('--stamp-jitter', type=float, default=usual.stamp_jitter, help='s')
     parser.add_argument('--loss', type=float, default=usual.loss, help='part of the messages')

@@ -34,7 +34,7 @@ from sysid_ros.config.schema import BagSelection, CalibrationConfig, SolverConfi
 from sysid_ros.errors import ConfigError, FitError, ModelError, ResultError, listed
 from sysid_ros.files import files_in, sha256
 from sysid_ros.fit.context import FitContext
-from sysid_ros.fit.fit import FitOptions, with_arrivals_in
+from sysid_ros.fit.fit import Fit, FitOptions, fit, with_arrivals_in
 from sysid_ros.fit.motion import standing
 from sysid_ros.fit.noise import JointPrior, estimate_noise
 from sysid_ros.fit.observer import Observer
@@ -50,7 +50,7 @@ from sysid_ros.results.store import Memory, find, named
 from sysid_ros.signals import Trajectory
 from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.covariance import Difference, Known, difference
-from sysid_ros.uncertainty.inference import Identification, data_only, identify
+from sysid_ros.uncertainty.inference import Identification, data_only, inferred
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
 from sysid_ros.workflows.problem import Problem, bags_of, matched_names
 from sysid_ros.workflows.resuming import Iterates, Keeping
@@ -131,17 +131,15 @@ def fit_and_correct(job: Job, problem: Problem) -> Fitted:
         problem, sentence = led_by_parts(job, problem)
     problem, warning = thinned(problem)
 
-    def fit_to(
-        stepped: Problem, *, begun: Identification | None = None, judged: bool = True
-    ) -> Identification:
-        found = fit_training(job, stepped, begun=begun, judged=judged, led=bool(sentence))
+    def fit_to(stepped: Problem, *, begun: Fit | None = None, judged: bool = True) -> Fit:
+        found = _fit_training(job, stepped, begun=begun, judged=judged, led=bool(sentence))
         if sentence and found.start == StartKind.NOMINAL:
             found = dataclasses.replace(found, start_sentence=sentence)
         return dataclasses.replace(found, parameters=own.parameters)
 
-    def fitted_with(found: Identification, exact: Problem, refit: Problem) -> Fitted:
+    def fitted_with(found: Fit, exact: Problem, refit: Problem) -> Fitted:
         whole = dataclasses.replace(own, spec=exact.spec, model=exact.model)
-        return Fitted(found, whole, refit, None, warning)
+        return Fitted(inferred(found), whole, refit, None, warning)
 
     fitted = with_timestep(problem, config.solver, long=bool(warning))
     may_correct = config.solver.timestep != 'model' and config.estimator != 'windows'
@@ -167,17 +165,27 @@ def fit_training(
     problem: Problem,
     *,
     memory: JointPrior | None = None,
-    begun: Identification | None = None,
-    judged: bool = True,
     led: bool = False,
 ) -> Identification:
-    """Fit the parameters of a problem to its training sequences."""
+    """Fit the parameters of a problem to its training sequences, and say how sure of them it is."""
+    return inferred(_fit_training(job, problem, memory=memory, led=led))
+
+
+def _fit_training(
+    job: Job,
+    problem: Problem,
+    *,
+    memory: JointPrior | None = None,
+    begun: Fit | None = None,
+    judged: bool = True,
+    led: bool = False,
+) -> Fit:
     options = dataclasses.replace(options_of(job, problem), led=led)
     if not judged:
         rough = max(options.settings.accuracy, ROUGH_TOLERANCE)
         settings = dataclasses.replace(options.settings, accuracy=rough, promised=PROMISED)
         options = dataclasses.replace(options, settings=settings, judged=False)
-    return identify(
+    return fit(
         problem.spec,
         problem.parameters,
         problem.sequences('train'),
@@ -365,7 +373,7 @@ def _may_change(problem: Problem) -> bool:
     return not bound and not any(each.motion is not None for each in problem.sequences('train'))
 
 
-def spoken_for(problem: Problem, found: Identification, solver: SolverConfig) -> Problem:
+def spoken_for(problem: Problem, found: Fit, solver: SolverConfig) -> Problem:
     """Return the problem with the step that recordings speak for: the model's own, or a shorter.
 
     Residuals with the model's own step, which may be shorter than that of the fit, are regressed on
@@ -387,11 +395,14 @@ def spoken_for(problem: Problem, found: Identification, solver: SolverConfig) ->
         return problem
     triangle = np.asarray(np.linalg.qr(np.column_stack([table, own]), mode='r'))
     follows = triangle[-2, -1] / triangle[-2, -2]
-    error = abs(triangle[-1, -1] / triangle[-2, -2]) / np.sqrt(found.inference.effective)
-    return finer if round(follows) == 1 and follows > _SURELY * error else problem
+    if round(follows) != 1:
+        return problem
+    error = abs(triangle[-1, -1] / triangle[-2, -2])
+    error /= np.sqrt(inferred(found).inference.effective)
+    return finer if follows > _SURELY * error else problem
 
 
-def corrected(exact: Problem, coarse: Problem, found: Identification, threads: int) -> Problem:
+def corrected(exact: Problem, coarse: Problem, found: Fit, threads: int) -> Problem:
     """Return a problem to be fitted with a step, as if it were simulated with another.
 
     What the step of ``exact`` adds to predictions of the fit, which has that of ``coarse``, is

@@ -59,7 +59,7 @@ Families = dict[str, tuple[Trajectory, ...]]
 FEWEST_BAGS = 3
 #: Of more bags, neighbours in the list are left out together: so many fits are made at most.
 MOST_FOLDS = 8
-#: So many starts are predicted from for each horizon and role at most.
+#: So many starts are predicted from for each role at most.
 _MOST_STARTS = 40
 #: The error at a horizon is that of the last part of the way to it.
 _LAST = 0.2
@@ -258,7 +258,7 @@ def error_without(
 
 
 class _Start(NamedTuple):
-    """A prediction: of which sequence, from when, how far."""
+    """A prediction: of which sequence, from when, and the longest horizon with room for it."""
 
     role: Role
     sequence: Trajectory
@@ -276,50 +276,50 @@ def horizon_errors(
     """Predict from many measured states, and return the errors so many seconds later.
 
     Each start is where the robot was measured to be: positions and velocities by the rule for the
-    start of a sequence. The error over the last fifth of each horizon counts. All starts are
-    simulated in one batch.
+    start of a sequence. One simulation from there gives the errors at all horizons that the
+    sequence has room for, each over the last fifth of the way to it.
 
     Returns:
         A point for each role and horizon that the sequences have room for; none where the position
         of a joint is not measured or actuators have activations, so that the robot cannot be put
         where it was.
     """
-    model = problem.model
-    starts = [
-        start
-        for role in ROLES
-        for length in sorted(set(seconds))
-        for start in _starts(role, problem.sequences(role), length)
-    ]
+    model, ahead = problem.model, sorted(set(seconds))
     everything = [sequence for role in ROLES for sequence in problem.sequences(role)]
+    starts = [start for role in ROLES for start in _starts(role, problem.sequences(role), ahead)]
     if not starts or not all(_knows_state(model, sequence) for sequence in everything):
         return ()
     if observer is not None:
         observer.stage('predicting ahead from measured states')
     pieces = _pieces(model, starts)
     table = Predictions(pieces, fitted.nominal.predict(pieces), fitted.predict(pieces))
-    lengths = {piece.name: start.seconds for start, piece in zip(starts, pieces, strict=True)}
-
-    def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
-        return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
-
-    every = (*table.residuals(noise, late), _coasting(model, table, noise, late))
     points = []
-    for role, length in dict.fromkeys((start.role, start.seconds) for start in starts):
-        places = [i for i, s in enumerate(starts) if (s.role, s.seconds) == (role, length)]
-        before, after, coasting = ([each[i] for i in places] for each in every)
-        joints = []
-        for sensor in sorted({name for each in coasting for name in each}):
-            old, new, kept = (
-                noise[sensor] * rms([{sensor: own[sensor]} for own in each if sensor in own])
-                for each in (before, after, coasting)
-            )
-            errors = {'before': old, 'after': new, 'coasting': kept}
-            joints.append(HorizonJoint(sensor=sensor, unit=sensor_unit(model, sensor), **errors))
-        if np.isfinite(rms(after)):
-            whole = {'before': rms(before), 'after': rms(after)}
-            points.append(HorizonPoint(seconds=length, role=role, joints=tuple(joints), **whole))
-    return tuple(points)
+    for length in ahead:
+
+        def late(_: Trajectory, series: TimeSeries, length: float = length) -> NDArray[np.bool_]:
+            last = np.nextafter(length, np.inf)
+            return np.asarray((series.times >= (1 - _LAST) * length) & (series.times <= last))
+
+        every = (*table.residuals(noise, late), _coasting(model, table, noise, late))
+        for role in ROLES:
+            places = [i for i, s in enumerate(starts) if s.role == role and s.seconds >= length]
+            before, after, coasting = ([each[i] for i in places] for each in every)
+            joints = []
+            for sensor in sorted({name for each in coasting for name in each}):
+                old, new, kept = (
+                    noise[sensor] * rms([{sensor: own[sensor]} for own in each if sensor in own])
+                    for each in (before, after, coasting)
+                )
+                errors = {'before': old, 'after': new, 'coasting': kept}
+                joints.append(
+                    HorizonJoint(sensor=sensor, unit=sensor_unit(model, sensor), **errors)
+                )
+            if np.isfinite(rms(after)):
+                whole = {'before': rms(before), 'after': rms(after)}
+                points.append(
+                    HorizonPoint(seconds=length, role=role, joints=tuple(joints), **whole)
+                )
+    return tuple(sorted(points, key=lambda point: ROLES.index(point.role)))
 
 
 def _knows_state(model: mujoco.MjModel, sequence: Trajectory) -> bool:
@@ -330,13 +330,14 @@ def _knows_state(model: mujoco.MjModel, sequence: Trajectory) -> bool:
     return len(known) == model.njnt and scalar and not model.na
 
 
-def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list[_Start]:
-    """Tile the sequences with predictions of one length; of many, take an even choice."""
-    found = [
-        _Start(role, sequence, number * seconds, seconds)
-        for sequence in sequences
-        for number in range(int(np.nextafter(sequence.duration / seconds, np.inf)))
-    ]
+def _starts(role: Role, sequences: Sequence[Trajectory], ahead: Sequence[float]) -> list[_Start]:
+    """Tile the sequences with the shortest of the horizons; of many, take an even choice."""
+    found = []
+    for sequence in sequences if ahead else ():
+        for begin in np.arange(0.0, sequence.duration, ahead[0]).tolist():
+            left = np.nextafter(sequence.duration, np.inf) - begin
+            room = [length for length in ahead if length <= left]
+            found += [_Start(role, sequence, begin, max(room))] if room else []
     count = min(len(found), _MOST_STARTS)
     return [found[i] for i in np.linspace(0, len(found) - 1, count).round().astype(int)]
 
