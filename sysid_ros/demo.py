@@ -138,9 +138,8 @@ class _Node:
         """Ask the process to end, as Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
 
-    def stop(self) -> None:
-        """End the process, unless it has ended."""
-        self.interrupt()
+    def end(self) -> None:
+        """Wait for the process to end, and keep whether it did so with success."""
         self._process.wait()
         self._reader.join()
         self.ended_well = self._process.returncode == 0
@@ -244,7 +243,7 @@ def record_one(
         for node in reversed(nodes):
             node.interrupt()
         for node in nodes:
-            node.stop()
+            node.end()
     failed = [node.name for node in nodes if not node.ended_well]
     if failed:
         raise RosError(f'These processes ended with an error: {", ".join(failed)}.')
@@ -355,7 +354,8 @@ def _refit(folder: Path, environment: Mapping[str, str]) -> None:
             )
     finally:
         rclpy.try_shutdown()
-        calibrator.stop()
+        calibrator.interrupt()
+        calibrator.end()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -26,12 +26,8 @@ import yaml
 from builders.commands import SYSID, commands, options, parse
 from sysid_ros import demo
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.message_types import TEXT
-from sysid_ros.bags.reader import read_bag
-from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli.app import overrides_of
-from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main
+from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED
 from sysid_ros.config import nodes, schema
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import (
@@ -426,23 +422,6 @@ def test_waypoints_in_csv_are_valid(tmp_path: Path):
     assert len(blocks) == 1
     path.write_text(blocks[0])
     assert len(read_waypoints(path).times) > 1
-
-
-def test_the_recovery_of_a_killed_recording_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    recoveries = (w for _, w in _commands_that_start_with('sysid') if w[0] == 'recover')
-    words = next(w for w in recoveries if w[1:] == ['bags/train_1'])
-    types = known_types()
-    message = types.serialize_cdr(types.types[TEXT]('hello'), TEXT)
-    monkeypatch.chdir(tmp_path)
-    writer = BagWriter(Path('bags/train_1'))
-    writer.add_topic('/said', TEXT)
-    writer.write('/said', 1, bytes(message))
-    writer.flush()
-
-    assert read_bag(Path('bags/train_1')).unfinished
-    assert main(words) == 0
-    assert read_bag(Path('bags/train_1_recovered')).texts == (('/said', 'hello'),)
-    writer.close()
 
 
 def test_exit_codes_are_those_of_the_command_line():

@@ -1,11 +1,10 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that look at recordings: ``inspect``, ``recover``, ``convert``, ``map``, ``model``."""
+"""Commands that look at recordings: ``inspect``, ``convert``, ``map``, ``model``."""
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -285,40 +284,6 @@ def _print_mapping(console: LiteralConsole, found: Inspection) -> None:
 
 def _number(value: float, digits: int) -> str:
     return '-' if math.isnan(value) else f'{value:.{digits}f}'
-
-
-@command('recover', LOOK, 'recover bags/cut_off -o bags/train_3')
-def recover(
-    *,
-    bag: Annotated[Path, typer.Argument(metavar='BAG', help='bag folder, or one of its files')],
-    output: Annotated[Path | None, written('DIR', 'the new bag; default BAG_recovered')] = None,
-    json: Json = False,
-) -> int:
-    """Write what an unfinished bag holds into a whole one.
-
-    Writes the messages of a bag whose recorder was killed into a bag that `ros2 bag play` takes.
-    The bag itself is only read; all other commands read it as it is.
-    """
-    from sysid_ros.bags.writer import copy_bag, new_bag
-    from sysid_ros.cli.console import make_console, print_json, say
-    from sysid_ros.report.tables import print_table
-
-    path = Path(os.path.abspath(bag))  # noqa: PTH100 (resolve fails where links go in a ring)
-    name = Path(path.name.removesuffix('.zstd')).stem if path.is_file() else path.name
-    target = output or path.with_name(f'{name}_recovered')
-    with new_bag(target) as writer:
-        unfinished = copy_bag(bag, writer).unfinished
-    counts = writer.counts
-    if json:
-        print_json({'bag': bag, 'target': target, 'unfinished': unfinished, 'counts': counts})
-        return 0
-    rows = [(topic, str(count)) for topic, count in sorted(counts.items())]
-    rows.append(('total', str(sum(counts.values()))))
-    print_table(make_console(), 'Messages', ('topic', '>messages'), rows)
-    for file in unfinished:
-        say(f'{file} was not finished: what its recorder had in memory is lost')
-    say(f'wrote {target}')
-    return 0
 
 
 @command(

@@ -111,6 +111,9 @@ def run(name: str, load: Callable[[], Any], args: Sequence[str], *, threads: int
     except (SysidError, OSError) as err:
         print(f'{name}: {complaint(err)}', file=sys.stderr, flush=True)  # noqa: T201 (after the logger's end)
         return EXIT_ERROR
+    finally:
+        # Python drops handlers before the process ends, and Ctrl-C would kill what has ended well.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return 0
 
 

@@ -18,7 +18,7 @@ from builders.cli_project import Project, Sysid
 NAMED = (
     ('.mcap', 'inspect @'),
     ('.db3', 'convert @ arm.xml -o new'),
-    ('.bag', 'recover @ -o new'),
+    ('.bag', 'predict arm.xml @ -o new'),
     ('.csv', 'map @ arm.xml'),
     ('.parquet', 'inspect @'),
     ('.db3.zstd', 'predict arm.xml @ -o new'),
