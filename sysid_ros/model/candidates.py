@@ -154,8 +154,8 @@ def _add(places: _Written, field: str, indices: Iterable[int]) -> Places:
 class Writer:
     """Turns candidates' values into numbers of compiled models.
 
-    Numbers that follow one value each come first, then those of inertias that follow several; then
-    quaternions are normalised, factors applied to masses, and rest lengths of tendons updated.
+    Numbers that follow one value each come first, then those of inertias and orientations that
+    follow several; then factors are applied to masses, and rest lengths of tendons updated.
 
     Attributes:
         fields: The fields that are written.
@@ -256,14 +256,15 @@ def _coupled_rules(
         }
         nominal = theta_from_body(*Inertial.of_body(model, body))
         yield partial(_put_inertia, where, nominal, components)
-    quats = dict.fromkeys(
-        (slot.field, slot.place // 4)
-        for target, _ in targets
-        if target.kind.coupling is Coupling.UNIT
-        for slot in target.slots(model)
-    )
-    for field, row in quats:
-        yield partial(_normalise, field, _add(places, field, range(4 * row, 4 * (row + 1))))
+    turns: dict[tuple[str, int], dict[int, int]] = {}
+    for target, column in targets:
+        if target.kind.coupling is Coupling.TURN:
+            own = turns.setdefault((f'{target.element}_quat', target.row), {})
+            own[target.index or 0] = column
+    for (field, row), components in turns.items():
+        quat = np.array(getattr(model, field)[row], dtype=np.float64)
+        own_places = _add(places, field, range(4 * row, 4 * (row + 1)))
+        yield partial(_put_turn, field, own_places, quat, components)
     for target, column in targets:
         if target.kind.coupling is Coupling.SCALE:
             for body in subtree(model, target.row):
@@ -286,9 +287,20 @@ def _put_inertia(
         data[field][:, places] = numbers.reshape(len(values), -1)
 
 
-def _normalise(field: str, where: Places, _: Array, data: dict[str, Array]) -> None:
-    quats = data[field][:, where]
-    data[field][:, where] = quats / np.linalg.norm(quats, axis=1, keepdims=True)
+def _put_turn(
+    field: str,
+    where: Places,
+    nominal: Array,
+    components: dict[int, int],
+    values: Array,
+    data: dict[str, Array],
+) -> None:
+    """Put the (4,) orientation turned about its own axes, by vectors with some components."""
+    for row, own in enumerate(values):
+        turn, quat = np.zeros(3), nominal.copy()
+        turn[list(components)] = own[list(components.values())]
+        mujoco.mju_quatIntegrate(quat, turn, 1.0)
+        data[field][row, where] = quat
 
 
 def _scale(field: str, where: Places, column: int, values: Array, data: dict[str, Array]) -> None:

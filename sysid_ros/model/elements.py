@@ -36,7 +36,8 @@ def driven_joint(model: mujoco.MjModel, actuator: int | str) -> int:
 #: SI units of what sensors say, and their types as in ``mjtSensor``. Other types have none, or the
 #: user decides it.
 _TYPES = {
-    '1': 'BALLQUAT FRAMEQUAT FRAMEXAXIS FRAMEYAXIS FRAMEZAXIS GEOMNORMAL',
+    'rad': 'BALLQUAT FRAMEQUAT',
+    '1': 'FRAMEXAXIS FRAMEYAXIS FRAMEZAXIS GEOMNORMAL',
     'm': 'TENDONPOS TENDONLIMITPOS FRAMEPOS SUBTREECOM GEOMDIST RANGEFINDER',
     'm/s': 'TENDONVEL TENDONLIMITVEL VELOCIMETER FRAMELINVEL SUBTREELINVEL',
     'm/s²': 'ACCELEROMETER FRAMELINACC',
@@ -52,6 +53,8 @@ _TYPES = {
 _UNITS = {kind: unit for unit, kinds in _TYPES.items() for kind in kinds.split()}
 #: Units at hinges and at slides of what is of a joint, by the end of the type's name.
 _OF_JOINTS = {'POS': ('rad', 'm'), 'VEL': ('rad/s', 'm/s'), 'FRC': ('N·m', 'N')}
+#: Types of sensors whose values are a quaternion, which is compared as a rotation vector.
+_ORIENTATIONS = frozenset({'BALLQUAT', 'FRAMEQUAT'})
 #: Types of sensors that read what drives or loads a joint.
 _FORCES = frozenset({'JOINTACTFRC', 'ACTUATORFRC', 'TENDONACTFRC', 'TORQUE', 'FORCE'})
 
@@ -63,6 +66,11 @@ def sensor_unit(model: mujoco.MjModel, signal: str) -> str:
         return _UNITS.get(kind, '')
     joint = int(model.sensor_objid[model.sensor(signal).id])
     return _OF_JOINTS[kind[-3:]][int(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE)]
+
+
+def is_orientation(model: mujoco.MjModel, signal: str) -> bool:
+    """Whether a sensor of a model is a quaternion."""
+    return _sensor_type(model, signal) in _ORIENTATIONS
 
 
 def reads_force(model: mujoco.MjModel, signal: str) -> bool:

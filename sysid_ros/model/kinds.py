@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT, dofs
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT, dofs, is_orientation
 from sysid_ros.model.inertia import Inertial, theta_from_body
 
 SlotsOf = Callable[[mujoco.MjModel, int, int], 'list[Slot]']
@@ -307,7 +307,7 @@ class Coupling(enum.Enum):
     """How components become numbers of the model that no single component gives."""
 
     THETA = 'theta'  # ten log-Cholesky parameters of a body's inertia
-    UNIT = 'unit'  # a quaternion, normalised
+    TURN = 'turn'  # a rotation vector, by which the model's own orientation is turned
     SCALE = 'scale'  # a factor on mass and inertia of a subtree
 
 
@@ -536,9 +536,9 @@ def _place(field: str, need: Need | None = None) -> Kind:
     return _field('m', _ANY, field, need, size=3, bare='each', reach=_within(1.0))
 
 
-def _quaternion(field: str, need: Need | None = None) -> Kind:
-    more: Any = {'coupling': Coupling.UNIT, 'bare': 'each', 'reach': _within(0.5)}
-    return _field('1', _ANY, field, need, size=4, **more)
+def _turn(need: Need | None = None) -> Kind:
+    more: Any = {'bare': 'each', 'reach': _within(math.pi)}
+    return Kind('rad', _ANY, coupling=Coupling.TURN, size=3, needs=need, **more)
 
 
 def _polynomial(
@@ -632,7 +632,7 @@ _BODY: dict[str, Kind] = {
     'subtree_mass': Kind('1', _POSITIVE, coupling=Coupling.SCALE, **_GAIN_REACH),
     'gravcomp': _field('1', _ANY, 'body_gravcomp'),
     'pos': _place('body_pos', FIXED_START),
-    'quat': _quaternion('body_quat', FIXED_START),
+    'quat': _turn(FIXED_START),
 }
 
 _GEOM: dict[str, Kind] = {
@@ -647,7 +647,7 @@ _GEOM: dict[str, Kind] = {
     'mass': Kind('kg', _NONNEGATIVE, role=Role.SPEC),
 }
 
-_SITE: dict[str, Kind] = {'pos': _place('site_pos'), 'quat': _quaternion('site_quat')}
+_SITE: dict[str, Kind] = {'pos': _place('site_pos'), 'quat': _turn()}
 
 _PAIR: dict[str, Kind] = {
     'friction': _field(_FRICTION, _NONNEGATIVE, 'pair_friction', size=5),
@@ -707,7 +707,12 @@ _ACTUATOR: dict[str, Kind] = {
 _OF_SENSOR: Any = {
     'role': Role.SENSOR,
     'size': 0,
-    'count': lambda model, sensor: int(model.sensor_dim[sensor]),
+    # An orientation is compared as a rotation vector.
+    'count': lambda model, sensor: (
+        min(int(model.sensor_dim[sensor]), 3)
+        if is_orientation(model, model.sensor(sensor).name)
+        else int(model.sensor_dim[sensor])
+    ),
 }
 _SENSOR: dict[str, Kind] = {
     'gain': Kind('1', _ANY, bare='all', **_OF_SENSOR, **_GAIN_REACH),

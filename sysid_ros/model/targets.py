@@ -135,6 +135,12 @@ class Target:
         rows = self.rows if self.element == 'default' else (self.row,)
         return [slot for row in rows for i in indices for slot in kind.slots(model, row, i)]
 
+    def fields(self, model: mujoco.MjModel) -> set[str]:
+        """Return the fields of a compiled model in which the value alone decides numbers."""
+        if self.kind.coupling is Coupling.TURN:
+            return {f'{self.element}_quat'}
+        return {slot.field for slot in self.slots(model)}
+
     def claims(self, model: mujoco.MjModel) -> dict[tuple[str, int], str]:
         """Return which numbers of a model the value decides, and in whose name.
 
@@ -142,12 +148,15 @@ class Target:
         components of one inertia, or factors of nested subtrees.
         """
         kind = self.kind
-        if kind.coupling is None or kind.slots is not None:
+        if kind.coupling is None:
             return {(slot.field, slot.place): self.path for slot in self.slots(model)}
-        theta = kind.coupling is Coupling.THETA
+        theta, whole = kind.coupling is Coupling.THETA, self.path.partition('[')[0]
+        if kind.coupling is Coupling.TURN:
+            places = range(4 * self.row, 4 * self.row + 4)
+            return {(f'{self.element}_quat', place): whole for place in places}
         bodies = (self.row,) if theta else subtree(model, self.row)
         fields = {'body_mass': 1, 'body_inertia': 3} | ({'body_ipos': 3} if theta else {})
-        name = f'{self.element}/{self.name}/{self.attribute}' if theta else self.attribute
+        name = whole if theta else self.attribute
         return {
             (field, width * body + axis): name
             for body in bodies
@@ -456,7 +465,7 @@ def _of_classes(
         raise ParameterError(
             f'Target {path.pattern!r} needs the spec that the model was compiled from.'
         )
-    if path.kind.role not in (Role.FIELD, Role.SPEC):
+    if path.kind.role not in (Role.FIELD, Role.SPEC) or path.kind.coupling is not None:
         raise ParameterError(f'Target {path.pattern!r} is no attribute of a default class.')
     root = ET.fromstring(spec.to_xml())  # noqa: S314 (written by MuJoCo from a spec in memory)
     names = dict.fromkeys([_MAIN, *(entry.get('class', _MAIN) for entry in root.iter('default'))])

@@ -199,7 +199,7 @@ def acts_on_forces(model: mujoco.MjModel, target: Target) -> bool:
     """Return whether a number of the compiled model acts on the forces of a given motion."""
     if target.element_and_attribute == ('body', 'inertia'):
         return True
-    fields = {slot.field for slot in target.slots(model)}
+    fields = target.fields(model)
     if 'actuator_gear' in fields and mujoco.mjtSensor.mjSENS_ACTUATORFRC not in model.sensor_type:
         return False
     return bool(fields) and fields <= {*LINEAR, *GEOMETRY}

@@ -123,10 +123,10 @@ class InverseSimulator(Simulator):
     def linear(self) -> bool:
         """Whether all that unknowns decide of the forces are numbers that these are linear in."""
         fields = {
-            slot.field
+            field
             for unknown in self.parameters
             for target in unknown.targets
-            for slot in target.slots(self.model)
+            for field in target.fields(self.model)
         }
         return not self._build and fields.isdisjoint({*GEOMETRY, 'actuator_gear'})
 

@@ -43,7 +43,7 @@ ARM = """
       <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="{geom/bar/mass|1|1.3}"
             name="bar" contype="0"/>
       <body name="lower" pos="{body/lower/pos[0]|.3|.34} 0 {body/lower/pos[2]|0|.02}"
-            quat="1 0 {body/lower/quat[2]|0|.1} 0">
+            axisangle="0 1 0 {body/lower/quat[1]|0|.2}">
         <inertial pos="{body/lower/ipos[0]|.1|.12} 0 {body/lower/ipos[2]|0|.03}"
                   mass="{body/lower/mass|.5|.8}" diaginertia=".001 .004 .004"/>
         <joint name="k" axis="0 1 0" ref="{joint/k/zero|0|.1}" armature=".01" damping=".2"
@@ -297,7 +297,7 @@ FLYER = """
       <geom name="hull" type="box" size=".2 .1 .05" contype="0"/>
       <site name="imu" pos="{site/imu/pos[0]|.05|.1} {site/imu/pos[1]|0|.05}
         {site/imu/pos[2]|0|-.05}"
-        quat="1 {site/imu/quat[1]|0|.1} {site/imu/quat[2]|0|.3} 0"/>
+        axisangle="1 0 0 {site/imu/quat[0]|0|.3}"/>
       <body name="arm" pos=".2 0 0"><joint name="a" axis="0 1 0" damping=".02" springref=".3"
           stiffness=".2"/>
         <geom type="capsule" size=".02" fromto="0 0 0 .2 0 .1" contype="0" density="500"/></body>

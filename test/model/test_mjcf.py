@@ -346,7 +346,7 @@ RARE: list[tuple[str, float, str]] = [
     ('joint/j/margin', 0.3, world(FREE.format(''))),
     ('site/s/pos[0]', 0.3, world(BODY + SITE)),
     ('body/b/pos[0]', 0.3, framed()),
-    ('site/s/quat[1]', 0.3, framed('<site name="s"/>')),
+    ('site/s/quat[0]', 0.3, framed('<site name="s"/>')),
     ('body/b/ipos[1]', 0.3, framed(INERTIAL)),
     ('body/b/mass_scaled', 3, mjcf('<compiler settotalmass="7"/>', worldbody())),
     ('body/b/mass', 3, mjcf('<compiler inertiafromgeom="true"/>', worldbody())),

@@ -268,12 +268,21 @@ def test_factors_of_nested_subtrees_multiply() -> None:
     assert (outer.read(model), outer.bounds[0] > 0) == (1.0, True)
 
 
-def test_a_quaternion_is_normalised() -> None:
-    model = compiled()
+def test_an_orientation_is_turned_about_its_own_axes() -> None:
+    model, nominal = compiled(), compiled()
     targets = resolve('body/upper/quat', model)
+    assert [(target.unit, target.read(model)) for target in targets] == [('rad', 0.0)] * 3
+    row, turn = targets[0].row, np.array([0.3, -0.4, 0.2])
+    nominal.body_quat[row] = model.body_quat[row] = [0.6, 0.0, 0.8, 0.0]
     writer = Writer(model, [(target, index) for index, target in enumerate(targets)])
-    writer.write(model, np.array([2.0, 0.0, 0.0, 2.0]))
-    np.testing.assert_allclose(model.body_quat[targets[0].row], [0.5**0.5, 0, 0, 0.5**0.5])
+    writer.write(model, turn)
+    one, found, wanted = np.zeros(4), np.zeros(4), np.zeros(3)
+    mujoco.mju_negQuat(one, nominal.body_quat[row])
+    mujoco.mju_mulQuat(found, one, model.body_quat[row])
+    mujoco.mju_quat2Vel(wanted, found, 1.0)
+    np.testing.assert_allclose(wanted, turn, rtol=1e-12)
+    writer.write(model, np.zeros(3))
+    np.testing.assert_allclose(model.body_quat[row], nominal.body_quat[row], rtol=1e-15)
 
 
 def test_values_of_other_roles_write_no_number() -> None:

@@ -43,7 +43,8 @@ HELD = {
     'body/tcp/mass': 0.2,
     'body/tcp/ipos[2]': 0.1,
     'body/camera/pos[0]': 0.3,
-    **{f'body/camera/quat[{i}]': v for i, v in enumerate((0.5, 0.5, -0.5, 0.5))},
+    # A third of a turn.
+    **{f'body/camera/quat[{i}]': v * 2 * np.pi / 27**0.5 for i, v in enumerate((1, -1, 1))},
 }
 
 
