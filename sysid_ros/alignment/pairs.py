@@ -181,12 +181,13 @@ def model_values(bag: BagColumns, pair: Pair) -> NDArray[np.float64]:
 
 
 def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool_]:
-    """Return the (n,) rows in which all values of a pair's sensor or actuator are finite."""
-    whole = np.isfinite(raw_values(bag, pair))
-    for item in mapping.pairs:
-        if item[:2] == pair[:2]:
-            whole &= np.isfinite(raw_values(bag, item))
-    return whole
+    """Return the (n,) rows in which all values of a pair's sensor or actuator are there.
+
+    Drivers that know no orientation send a quaternion of zeros.
+    """
+    own = [raw_values(bag, item) for item in mapping.pairs if item[:2] == pair[:2]]
+    whole = np.isfinite(own).all(axis=0)
+    return np.asarray(whole & np.any(own, axis=0) if len(own) == len(QUATERNION) else whole)
 
 
 def topic_labels(topic: TopicColumns) -> tuple[str, ...]:

@@ -68,8 +68,9 @@ from sysid_ros.bags.message_types import is_applied
 from sysid_ros.config.schema import SegmentsConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.files import replace_file, write_arrays
-from sysid_ros.model.elements import component_label, driven_joint, sensor_unit
+from sysid_ros.model.elements import component_label, driven_joint, is_orientation, sensor_unit
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
+from sysid_ros.signals.rotations import rotation_vectors
 from sysid_ros.text import csv_header, to_json
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 
@@ -101,13 +102,15 @@ class Alignment:
 class _Selection(NamedTuple):
     """Pairs of one role and topic whose values are there in the same (n,) rows of the topic.
 
-    The times of these rows increase strictly; ``applied`` is whether they are when commands acted.
+    The times of these rows increase strictly; ``applied`` is whether they are when commands acted,
+    ``orientation`` whether the pairs are a quaternion.
     """
 
     pairs: tuple[Pair, ...]
     rows: NDArray[np.int64]
     times_ns: NDArray[np.int64]
     applied: bool = False
+    orientation: bool = False
 
     @property
     def role(self) -> PairRole:
@@ -157,7 +160,7 @@ def align(
             health += stamped[topic.topic].findings
         if is_of_joints(topic):
             health += source_findings(name, topic)
-    selections = _select(bag, mapping, stamped)
+    selections = _select(bag, model, mapping, stamped)
     instants = np.unique(
         np.concatenate([item.times_ns for item in selections if item.role is PairRole.SENSOR])
     )
@@ -165,7 +168,7 @@ def align(
     for topic in bag.topics:
         if topic.topic in measured:
             health += topic_timing(name, topic, stamped[topic.topic], began)
-    health += _masked(bag, mapping, stamped, began)
+    health += _masked(bag, model, mapping, stamped, began)
     spans, skipped = _find_segments(
         bag, model, selections, instants, stamped, segments, longest_delay
     )
@@ -230,7 +233,11 @@ def kept_columns(
 
 
 def _masked(
-    bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped], began: int
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    mapping: Mapping,
+    stamped: dict[str, Stamped],
+    began: int,
 ) -> Iterator[HealthFinding]:
     """Count values that are not there; the bag began at its first measurement, ns."""
     about = {topic.topic: topic.rows_about for topic in bag.topics}
@@ -238,6 +245,10 @@ def _masked(
         # Beyond the limits of a pair there is something, of which its mapping says what.
         finite = np.isfinite(model_values(bag, pair._replace(limits=ANY)))
         rows = about[pair.topic][pair.label]
+        if pair.role is PairRole.SENSOR and is_orientation(model, pair.name):
+            if pair.component:
+                continue
+            finite, pair = whole_rows(bag, mapping, pair), pair._replace(label='')  # noqa: PLW2901
         missing = len(rows) - int(np.count_nonzero(finite[rows]))
         if missing:
             yield HealthFinding(
@@ -250,14 +261,19 @@ def _masked(
             )
 
 
-def _select(bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]) -> list[_Selection]:
+def _select(
+    bag: BagColumns, model: mujoco.MjModel, mapping: Mapping, stamped: dict[str, Stamped]
+) -> list[_Selection]:
     """Choose the rows of each column, columns with the same rows together."""
-    together: dict[tuple[PairRole, str, bytes], list[Pair]] = {}
+    together: dict[tuple[PairRole, str, str, bytes], list[Pair]] = {}
     for pair in mapping.pairs:
         whole = whole_rows(bag, mapping, pair)
-        together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
+        # An orientation is a series of its own: of four numbers become three.
+        turned = pair.role is PairRole.SENSOR and is_orientation(model, pair.name)
+        alone = pair.name if turned else ''
+        together.setdefault((pair.role, pair.topic, alone, whole.tobytes()), []).append(pair)
     selections = []
-    for (_, topic, _), pairs in together.items():
+    for (_, topic, alone, _), pairs in together.items():
         times = stamped[topic].times_ns
         present = np.flatnonzero(whole_rows(bag, mapping, pairs[0]))
         # Not the topic's usable rows: of two messages with one stamp each may carry other joints.
@@ -266,7 +282,7 @@ def _select(bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]) -> l
         applied = stamped[topic].source not in {'receive', 'sent'} and all(
             is_applied(msgtype, topic, pair.field) for pair in pairs
         )
-        selections.append(_Selection(tuple(pairs), rows, times[rows], applied))
+        selections.append(_Selection(tuple(pairs), rows, times[rows], applied, bool(alone)))
     return selections
 
 
@@ -278,14 +294,16 @@ def _values(bag: BagColumns, pairs: Iterable[Pair], rows: NDArray[np.int64]) -> 
 def _series(bag: BagColumns, selection: _Selection, rows: slice, origin_ns: int) -> TimeSeries:
     """Return selected rows as a series whose times are seconds from an origin."""
     kind = SignalType.MjSensor if selection.role is PairRole.SENSOR else SignalType.MjCtrl
+    times = (selection.times_ns[rows] - origin_ns) / SECOND_NS
+    values = _values(bag, selection.pairs, selection.rows[rows])
     columns: dict[str, list[int]] = {}
     for column, pair in enumerate(selection.pairs):
         columns.setdefault(pair.name, []).append(column)
-    return TimeSeries(
-        (selection.times_ns[rows] - origin_ns) / SECOND_NS,
-        _values(bag, selection.pairs, selection.rows[rows]),
-        {name: (kind, np.array(indices)) for name, indices in columns.items()},
-    )
+    if selection.orientation:
+        values = rotation_vectors(values)
+        columns = {name: indices[:3] for name, indices in columns.items()}
+    mapping = {name: (kind, np.array(indices)) for name, indices in columns.items()}
+    return TimeSeries(times, values, mapping)
 
 
 def _find_segments(
@@ -539,6 +557,8 @@ def _columns(
         unit, target = _unit_and_target(model, role, name)
         element = {'unit': unit, 'element': f'{role.value}/{name}', 'of': target}
         sources = ('topic', 'field', 'label', 'scale', 'offset')
+        if role is PairRole.SENSOR and is_orientation(model, name):  # its rotation vector
+            own = [own[0]._replace(label='')] * len(indices)
         for place, (index, pair) in enumerate(zip(indices.tolist(), own, strict=True)):
             label = {'name': component_label(name, place, len(own))}
             found[index] = label | element | {key: getattr(pair, key) for key in sources}

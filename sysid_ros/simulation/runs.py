@@ -18,15 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
+from sysid_ros.model.elements import is_orientation
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import SLOWEST_UPDATE, SignalType, TimeSeries, Trajectory
+from sysid_ros.signals.rotations import nearest_rotation_vectors
 from sysid_ros.signals.setpoints import STEP_NS
 
 Array = NDArray[np.float64]
 
 #: Instants this close to each other are the same, s: stamps are whole nanoseconds.
 ON_STEP = 1e-9
+#: Orientations are turned by what they turn in this part of a step, to tell how they change.
+_SMALL_TURN = 1e-3
 #: What is smaller, relative to its kind, is a rounding error.
 ROUNDING = 1e-9
 #: The recorded field that holds what the model's sensors say.
@@ -312,6 +316,39 @@ class Readings:
         return state, at.slopes(values) / self.timestep
 
 
+@dataclass(frozen=True)
+class OrientationReadings(Readings):
+    """An orientation that was measured, as three numbers, where a simulation has a quaternion.
+
+    What is predicted are rotation vectors that differ from the measured ones as the orientations
+    do: see `nearest_rotation_vectors`. The columns are the first three of the quaternion's.
+    """
+
+    def values(self, rows: Mapping[str, Array]) -> Array:
+        """Return the (…, steps, 4) quaternions."""
+        first = int(self.columns[0])
+        return rows[self.source][..., first : first + 4]
+
+    def _state(
+        self, rows: Mapping[str, Array], x: Array, *, slopes: bool = False
+    ) -> tuple[Array, Array]:
+        delay = self.laws[0].delay if self.laws else None
+        times = self.times - (0.0 if delay is None else x[delay])
+        values = self.values(rows)
+        at = self.at(np.minimum(times, (len(values) - 2) * self.timestep))
+        quaternions = at(values)
+        state = nearest_rotation_vectors(quaternions, self.measured)
+        if not slopes or delay is None:
+            return state, np.empty((0, 0))
+        step = _SMALL_TURN * self.timestep
+        moved = quaternions + step * at.slopes(values) / self.timestep
+        return state, (nearest_rotation_vectors(moved, self.measured) - state) / step
+
+    def simulated(self, rows: Mapping[str, Array]) -> Array:
+        """Return the (m, n, 3) rotation vectors at the measured stamps."""
+        return nearest_rotation_vectors(self.at_stamps(self.values(rows)), self.measured)
+
+
 def in_order(times: Array) -> Array:
     """Return (n,) stamps that increase: none is before the one before it."""
     least = ON_STEP * np.arange(len(times))
@@ -580,6 +617,10 @@ def _readings(
     places: dict[str, list[tuple[str, int, int]]] = {}
     for name, (kind, own) in series.signal_mapping.items():
         source, columns = _place(model, name, kind, len(own), sequence)
+        if len(columns) > len(own):
+            names = (name,) * len(own)
+            columns = columns[: len(own)]
+            return [OrientationReadings(series, own, names, source, np.array(columns), timestep)]
         for column, mine in zip(columns, own, strict=True):
             places.setdefault(source, []).append((name, column, int(mine)))
     found = []
@@ -602,7 +643,7 @@ def _place(
             known = [model.sensor(i).name for i in range(model.nsensor)]
             raise FitError(f'Sequence {sequence!r} measures {name!r}; {nearest(name, known)}.')
         source, first, size = SENSORS, int(model.sensor_adr[sensor]), int(model.sensor_dim[sensor])
-    if width != size:
+    if width != size and not (width == 3 and is_orientation(model, name)):  # noqa: PLR2004 (axes)
         raise FitError(
             f'Sequence {sequence!r} measures {width} columns of {name!r}; the model has {size}.'
         )
