@@ -470,12 +470,13 @@ class SmoothSignal(NamedTuple):
 
 
 class AxesMotion(NamedTuple):
-    """What all axes did at instants with a step in s.
+    """What all axes did at (n,) instants with a step in s.
 
     Where all that was measured is known, (n,) ``whole`` is True. Signals are by index of the axis
     and quantity.
     """
 
+    times: NDArray[np.float64]  # of the recorder's clock, s
     step: float
     whole: NDArray[np.bool_]
     signals: dict[tuple[int, Quantity | None], SmoothSignal]
@@ -545,7 +546,7 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
     whole[:edge] = whole[-edge:] = False
     # Nothing is missing within half of the filter's window.
     whole = scipy.ndimage.binary_erosion(whole, np.ones(2 * edge + 1), border_value=1)
-    return AxesMotion(step, whole, signals) if whole.any() else None
+    return AxesMotion(instants, step, whole, signals) if whole.any() else None
 
 
 def _times(column: AxisColumn) -> NDArray[np.float64]:
@@ -559,6 +560,15 @@ def _times(column: AxisColumn) -> NDArray[np.float64]:
             times = header + shift
     # Doubles hold today's seconds to 0.3 µs.
     return times.astype(np.float64) / SECOND_NS
+
+
+def at_instants(column: AxisColumn, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a column at (n,) times of a motion; NaN where it has no values."""
+    known = np.isfinite(column.values) & longest_increasing(column.receive_ns)
+    if not known.any():
+        return np.full(len(times), np.nan)
+    own = _times(column)[known]
+    return np.interp(times, own, column.values[known], left=np.nan, right=np.nan)
 
 
 def _liveliest(

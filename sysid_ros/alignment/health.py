@@ -88,6 +88,12 @@ class FindingKind(StrEnum):
         'Where the guess is wrong, a joint is compared with another or gets its commands.',
         _CONFIRM,
     )
+    ASSUMED_UNIT = (
+        'assumed unit',
+        Grade.NOTE,
+        'Values are scaled, as that is what the motion makes the sensor read.',
+        _CONFIRM,
+    )
     BEFORE_FIRST_COMMAND = (
         'before first command',
         Grade.NOTE,

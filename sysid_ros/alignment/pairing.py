@@ -10,6 +10,7 @@ refused.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import math
 from collections import Counter
@@ -72,6 +73,7 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.alignment.possible import possible
 from sysid_ros.alignment.search import Mechanism, contradiction, motion_bases
+from sysid_ros.alignment.vectors import vector_pairs
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import (
     CONTROLLER_STATE,
@@ -632,7 +634,26 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             f'No column of {bag.path.name!r} is usable as a measurement: '
             f'{mapping.health[-1].detail}.'
         )
+    mapping = _with_vectors(bag, model, mapping)
     return _completed(bag, model, mapping, 'no column of the bag refers to it', why)
+
+
+def _with_vectors(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
+    """Add the sensors of no joint whose fields are certain."""
+    certain = [each for each in vector_pairs(bag, model, found.pairs) if each.score >= CLEAR]
+    added = [pair for each in certain for pair in each.pairs()]
+    kind, name = FindingKind.ASSUMED_UNIT, bag.path.name
+    scaled = [
+        HealthFinding(name, f'{each.topic} {each.field}', kind, 1, f'{each.name!r}: {each.reason}')
+        for each in certain
+        if each.scale != 1
+    ]
+    order = {name: row for row, name in enumerate(sensor_names(model))}
+    sensors = [pair for pair in (*found.pairs, *added) if pair.role is PairRole.SENSOR]
+    sensors.sort(key=lambda pair: order[pair.name])
+    actuators = [pair for pair in found.pairs if pair.role is PairRole.ACTUATOR]
+    pairs, health = (*sensors, *actuators), (*found.health, *scaled)
+    return dataclasses.replace(found, pairs=pairs, health=health)
 
 
 def _computed(
@@ -693,8 +714,10 @@ def _axes(bag: BagColumns, model: mujoco.MjModel, pairs: Sequence[Pair]) -> list
             name, quantity = joint.name, Quantity.POSITION
         else:
             sensor = model.sensor(pair.name)
-            name = model.joint(int(sensor.objid[0])).name
-            quantity = SENSOR_FIELDS[mujoco.mjtSensor(int(sensor.type[0]))]
+            kind = mujoco.mjtSensor(int(sensor.type[0]))
+            if kind not in SENSOR_FIELDS:
+                continue
+            name, quantity = model.joint(int(sensor.objid[0])).name, SENSOR_FIELDS[kind]
         axis = found.setdefault((commanded, name), Axis(name, commanded, {}))
         topic = topic_columns(bag, pair.topic)
         axis.columns[quantity] = AxisColumn.of(topic, pair_columns(bag, pair), pair.label)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +30,14 @@ from sysid_ros.alignment.pairing import commands_by_name, lacking_quantity, with
 from sysid_ros.alignment.pairs import (
     EVEN,
     EXACT,
-    QUATERNION,
     SAME_CORE,
     SAME_LETTERS,
     SENSOR_FIELDS,
+    Pair,
     PairRole,
     Unmapped,
     UnmappedKind,
     actuator_names,
-    fitting_fields,
     in_words,
     not_read,
     scalar_joints,
@@ -48,6 +46,7 @@ from sysid_ros.alignment.pairs import (
     without_counterpart,
 )
 from sysid_ros.alignment.search import Choice, Guess, Mechanism, ModelJoint, Scorer, search
+from sysid_ros.alignment.vectors import vector_pairs
 from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, one_line
@@ -69,47 +68,6 @@ _OF_ACTUATORS = {
     mujoco.mjtSensor.mjSENS_ACTUATORVEL: (Quantity.VELOCITY, 1),
     mujoco.mjtSensor.mjSENS_ACTUATORFRC: (Quantity.EFFORT, -1),
 }
-
-
-def body_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
-    """Find the field of each sensor that measures no joint, by its quantity and its name."""
-    found = []
-    kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
-    names = sensor_names(model)
-    named = [kind for kind, name in zip(kinds, names, strict=True) if name]
-    for sensor, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        fitting = fitting_fields(bag, kind, int(model.sensor_dim[sensor])) if name else []
-        if not fitting:
-            continue
-        element = mujoco.mjtObj(model.sensor_objtype[sensor]), int(model.sensor_objid[sensor])
-        place = mujoco.mj_id2name(model, *element) or ''
-        own = _words(f'{name}_{place}')
-        # The topic is chosen that is most like the sensor's name or the place where it sits.
-        alike = [
-            max(
-                len(own & _words(topic.topic)),
-                float(similarities([topic.topic.strip('/')], [name, place]).max()),
-            )
-            for topic, _, _ in fitting
-        ]
-        best = int(np.argmax(alike))
-        topic, field, labels = fitting[best]
-        only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
-        several = max(len(fitting), named.count(kind))
-        score, reason = EVEN / several, f'one of {several} that it may be'
-        if only and (alike[best] > 0 or named.count(kind) == 1):
-            score = SAME_LETTERS if alike[best] > 0 else SAME_CORE
-            reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
-            reason += ' whose topic has such a name' if alike[best] > 0 else ''
-        if labels == QUATERNION:
-            reason += '; w first in the model, last in ROS'
-        where = topic.topic, field.name, labels
-        found.append(ProposedPair(PairRole.SENSOR, name, *where, 1.0, 0.0, score, reason))
-    return found
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in re.split(r'[^a-z0-9]+', text.lower()) if len(word) > 1}
 
 
 class ProposedPair(NamedTuple):
@@ -192,7 +150,14 @@ def propose(
     }
     commands = {joint: reader.command(row) for row, joint in reader.placed.items()}
     _follow(readings, mechanism, axes)
-    pairs = [*_joint_sensors(mechanism, readings), *body_sensors(bag, model)]
+    pairs = _joint_sensors(mechanism, readings)
+    known = [
+        Pair(*pair[:4], label, pair.scale, pair.offset) for pair in pairs for label in pair.labels
+    ]
+    pairs += [
+        ProposedPair(PairRole.SENSOR, *each[:5], 0.0, each.score, each.reason)
+        for each in vector_pairs(bag, model, known)
+    ]
     order = sensor_names(model)
     pairs.sort(key=lambda pair: order.index(pair.name))
     names = actuator_names(model)
@@ -224,10 +189,12 @@ def propose(
     elements = {(pair.role, pair.name) for pair in pairs}
     columns = {(pair.topic, pair.field, label) for pair in pairs for label in pair.labels}
     used = {topic for topic, *_ in columns}
-    known = [item for item in reader.not_taken() if (PairRole.ACTUATOR, item.name) not in elements]
-    known += [item for item in named.unmapped if item.name not in used]
+    without = [
+        item for item in reader.not_taken() if (PairRole.ACTUATOR, item.name) not in elements
+    ]
+    without += [item for item in named.unmapped if item.name not in used]
     reason = 'nothing in the bag is like it'
-    unmapped = without_counterpart(bag, model, elements, columns, known, reason)
+    unmapped = without_counterpart(bag, model, elements, columns, without, reason)
     return Proposal(bag.path.name, seconds, tuple(pairs), unmapped)
 
 

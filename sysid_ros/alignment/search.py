@@ -177,9 +177,25 @@ class Mechanism:
 
         Without friction and armature; those that nothing is known of stay at home.
         """
-        model, data = self._bare, self._data
+        model, data, dofs = self._bare, self._data, self._bare.jnt_dofadr
+        qpos, qvel, qacc = self.states(moved, count)
+        force = np.zeros((count, model.nv))
+        for row in range(count):
+            data.qpos[:], data.qvel[:], data.qacc[:] = qpos[row], qvel[row], qacc[row]
+            mujoco.mj_inverse(model, data)
+            force[row] = data.qfrc_inverse
+        for joint, leader, _, ratio in self.followers:
+            force[:, dofs[leader]] += ratio * force[:, dofs[joint]]
+        found: NDArray[np.float64] = force[:, dofs[[joint.id for joint in self.joints]]]
+        return found
+
+    def states(
+        self, moved: Mapping[int, SmoothSignal], count: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return (count, …) positions, velocities and accelerations of joints as they moved."""
+        model = self.model
         qpos = np.tile(self._home, (count, 1))
-        qvel, qacc, force = np.zeros((3, count, model.nv))
+        qvel, qacc = np.zeros((2, count, model.nv))
         address, dofs = model.jnt_qposadr, model.jnt_dofadr
         for index, signal in moved.items():
             joint = self.joints[index].id
@@ -190,14 +206,7 @@ class Mechanism:
             qpos[:, address[joint]] = offset + ratio * qpos[:, address[leader]]
             for values in (qvel, qacc):
                 values[:, dofs[joint]] = ratio * values[:, dofs[leader]]
-        for row in range(count):
-            data.qpos[:], data.qvel[:], data.qacc[:] = qpos[row], qvel[row], qacc[row]
-            mujoco.mj_inverse(model, data)
-            force[row] = data.qfrc_inverse
-        for joint, leader, _, ratio in self.followers:
-            force[:, dofs[leader]] += ratio * force[:, dofs[joint]]
-        found: NDArray[np.float64] = force[:, dofs[[joint.id for joint in self.joints]]]
-        return found
+        return qpos, qvel, qacc
 
 
 def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]) -> ModelJoint:

@@ -62,6 +62,8 @@ MOST_PARTS = 65_536
 MOST_STEPS = 1_000_000
 _HEADER = 'std_msgs/msg/Header'
 _STAMP = 'header.stamp'
+#: How fields end that say how good others are.
+_COVARIANCE = 'covariance'
 #: What stands in a structure without members, as in std_msgs/Empty.
 _NOTHING = 'structure_needs_at_least_one_member'
 
@@ -240,7 +242,8 @@ class _Walk:
             raise NoColumnsError(f'numbers of type {name} are not read')
         code = _CODES[name]
         start = self._skip(np.dtype(code).itemsize, len(labels))
-        if _NOTHING in (field, *labels):
+        # How good values are is none, and drivers seldom know it.
+        if _NOTHING in (field, *labels) or field.endswith(_COVARIANCE):
             return
         parts = self.header if self._in_header else self.parts
         # What stands side by side in one field, as the members of a vector, is one run.

@@ -30,8 +30,9 @@ from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
-from sysid_ros.alignment.proposal import Proposal, body_sensors, mapping_of, propose_with_actuators
+from sysid_ros.alignment.proposal import Proposal, mapping_of, propose_with_actuators
 from sysid_ros.alignment.turns import read_columns
+from sysid_ros.alignment.vectors import vector_pairs
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import episodes_in, recordings, table_files
@@ -114,7 +115,21 @@ _MEANINGS = {
     'gain': 'What an effort reads for a force, as part of what its mapping says.',
     'inertia': 'Mass, centre of mass and moments of each link; what the motion does not tell stays '
     "near the model's.",
+    'pos': 'Where a sensor is mounted, m.',
+    'quat': 'How a sensor is mounted: a rotation vector from where the model has it, rad.',
 }
+#: What of a sensor's mounting its readings depend on.
+_TURN, _POSE = ('quat',), ('pos', 'quat')
+_MOUNTINGS = {
+    mujoco.mjtSensor.mjSENS_GYRO: _TURN,
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: _POSE,
+    mujoco.mjtSensor.mjSENS_VELOCIMETER: _POSE,
+    mujoco.mjtSensor.mjSENS_MAGNETOMETER: _TURN,
+    mujoco.mjtSensor.mjSENS_FRAMEQUAT: _TURN,
+    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pos',),
+}
+#: How far a sensor may be from where the model has it, m and rad.
+_MOUNTED = {'pos': 0.3, 'quat': 3.2}
 
 
 class ProposedBag(NamedTuple):
@@ -156,7 +171,7 @@ class ProposedTarget:
     @property
     def attribute(self) -> str:
         """What of the element it is."""
-        return self.target.rsplit('/', 1)[-1]
+        return self.target.rsplit('/', 1)[-1].partition('[')[0]
 
     @property
     def parameter(self) -> str:
@@ -281,7 +296,7 @@ def propose_calibration(
     source = read_model(model, packages)
     spec = source.spec
     compiled = compile_spec(spec, model)
-    check_base(compiled, [pair.name for pair in body_sensors(training[0], compiled)])
+    check_base(compiled, [pair.name for pair in vector_pairs(training[0], compiled)])
     mapping = _mapping(spec, model, max(training, key=_seconds))
     unanswered = [
         pair.name
@@ -334,7 +349,9 @@ def propose_calibration(
         targets=(
             targets_of_forces(compiled, moved, measured, asked)
             if _by_forces(compiled, reports)
-            else _targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts)
+            else _targets(
+                compiled, moved, measured, implied_actuators(spec), bags, reports, efforts=efforts
+            )
         ),
         notes=(silent,) if still else (),
         questions=tuple(_questions(mapping, reports)),
@@ -451,7 +468,8 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
     guessed = [
         pair
         for pair in pairs
-        if pair.role is PairRole.SENSOR and not similarities(pair.labels, [pair.name]).any()
+        if pair.role is PairRole.SENSOR and len(pair.labels) == 1
+        if not similarities(pair.labels, [pair.name]).any()
     ]
     if guessed:
         # Of an array of structures the element says which joint it is, not the label.
@@ -485,6 +503,7 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
 def _targets(
     model: mujoco.MjModel,
     joints: Sequence[str],
+    measured: Iterable[str],
     guessed: Sequence[str],
     bags: Sequence[ProposedBag],
     reports: Sequence[Inspection],
@@ -495,6 +514,12 @@ def _targets(
 
     The gains of some actuators are ``guessed``, and ``efforts`` are measured or not.
     """
+    force = mujoco.mjtSensor.mjSENS_FORCE
+    weighed = {
+        int(model.site_bodyid[int(model.sensor(name).objid[0])])
+        for name in measured
+        if model.sensor(name).type[0] == force
+    }
     servos = {name: _servo(model, name) for name in joints}
     commanded = {joint.name for found in reports for joint in found.joints if joint.command}
     # A servo whose gains are guesses may be as stiff as the stiffest of them may be.
@@ -532,11 +557,39 @@ def _targets(
         bounds = (0.0, _rounded_up(latest))
         targets.append(ProposedTarget('actuator/*/delay', bounds, name='command_delay'))
     for tool in last_bodies(model, joints):
+        if not weighed.isdisjoint(_ancestors(model, model.body(tool).id)):
+            # A wrench tells all ten numbers of what it carries.
+            targets.append(ProposedTarget(f'body/{tool}/inertia'))
+            continue
         mass = float(model.body(tool).mass[0])
         bounds = _two_digits(0.1 * mass), _two_digits(_TIMES * mass)
         # What is heavier than believed has a larger inertia, too.
         targets.append(ProposedTarget(f'body/{tool}/mass_scaled', bounds))
-    return tuple(targets)
+    return (*targets, *_mountings(model, measured))
+
+
+def _ancestors(model: mujoco.MjModel, body: int) -> Iterator[int]:
+    """Yield a body, its parent, and so on to the world."""
+    while body:
+        yield body
+        body = int(model.body_parentid[body])
+
+
+def _mountings(model: mujoco.MjModel, measured: Iterable[str]) -> Iterator[ProposedTarget]:
+    """Yield where the sites are whose sensors are measured, if recordings contradict the model."""
+    found: dict[str, None] = {}
+    for name in measured:
+        sensor = model.sensor(name)
+        if sensor.objtype[0] == mujoco.mjtObj.mjOBJ_SITE:
+            site = model.site(int(sensor.objid[0])).name
+            attributes = _MOUNTINGS.get(mujoco.mjtSensor(int(sensor.type[0])), ())
+            found |= {f'site/{site}/{attribute}': None for attribute in attributes if site}
+    for target in found:
+        most = _MOUNTED[target.rsplit('/', 1)[-1]]
+        own = model.site(target.split('/')[1]).pos if target.endswith('pos') else np.zeros(3)
+        for axis, value in enumerate(own.tolist()):
+            bounds = _two_digits(value - most), _two_digits(value + most)
+            yield ProposedTarget(f'{target}[{axis}]', bounds, trusted=True)
 
 
 def _by_forces(model: mujoco.MjModel, reports: Sequence[Inspection]) -> bool:
