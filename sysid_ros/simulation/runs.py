@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.errors import FitError, nearest
+from sysid_ros.errors import FitError, listed, nearest
 from sysid_ros.model.elements import is_orientation
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
@@ -618,6 +618,11 @@ def _readings(
     for name, (kind, own) in series.signal_mapping.items():
         source, columns = _place(model, name, kind, len(own), sequence)
         if len(columns) > len(own):
+            if len(series.signal_mapping) > 1:
+                raise FitError(
+                    f'Expected the rotation vector of {name!r} in a series of its own, found '
+                    f'{listed(series.names)} in one of {sequence!r}.'
+                )
             names = (name,) * len(own)
             columns = columns[: len(own)]
             return [OrientationReadings(series, own, names, source, np.array(columns), timestep)]

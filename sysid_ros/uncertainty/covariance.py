@@ -199,8 +199,7 @@ def within(
 
     As an autoregression of each sensor's residuals, and from the sums of the influences of all
     residuals of one instant, which sees noise that changes with the motion or is common to sensors;
-    the wider of both counts. What the second adds is known as well as the number of stretches says
-    that it comes from: by one push of a few tenths of a second, not at all.
+    the wider of both counts.
     """
     influence, parts = linear.influence[:, columns], []
     for c, own in linear.channels.items():
@@ -225,28 +224,12 @@ def within(
     # A bandwidth that the products themselves choose is of no use: those of slow noise and fast
     # motion have a memory that is not the noise's.
     alike = longest_memory(noises)
-    changing, squares = np.sum(expected**2, axis=0), []
+    changing = np.sum(expected**2, axis=0)
     for instants in linear.instants:
         sums = instants @ (influence * residual[:, None])
         changing += np.maximum(np.sum(sums * smoothed(sums, alike), axis=0), 0.0)
-        stretches = np.arange(0, len(sums), math.ceil(alike))
-        squares.append(np.add.reduceat(sums, stretches) ** 2)
-    known = np.maximum(np.diag(covariance), _TINY)
-    growth = np.sqrt(np.maximum(changing / known, 1.0))
-    added = np.maximum(changing - known, 0.0)
-    doubt = known**2 / freedom + added**2 / _freedom(np.concatenate(squares))
-    freedom = np.maximum((known + added) ** 2 / np.maximum(doubt, _TINY), 1.0)
+    growth = np.sqrt(np.maximum(changing / np.maximum(np.diag(covariance), _TINY), 1.0))
     return covariance * np.outer(growth, growth), freedom
-
-
-def _freedom(squares: Array) -> Array:
-    """Return the degrees of freedom of sums over (n, f) squares, from how unlike these are.
-
-    (Σ s)² / Σ s² is n/3 for those of n equal normal numbers, and 1 where one is all.
-    """
-    total = np.sum(squares, axis=0) ** 2
-    alike = total / np.maximum(np.sum(squares**2, axis=0), _TINY)
-    return np.asarray(np.maximum(3.0 * alike - 2.0, 1.0))
 
 
 def between(linear: Linear, residual: Array) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
+from sysid_ros.signals.rotations import rotation_vectors
 from sysid_ros.uncertainty.inference import identify
 from sysid_ros.workflows.estimators import Estimated
 from sysid_ros.workflows.predictions import Fitted, simulate
@@ -46,8 +47,9 @@ MODEL = """
   </sensor>
 </mujoco>
 """
-SENSORS = {'gyro': 3, 'camera': 4, 'place': 3}
-NOISE = {'gyro': 0.02, 'camera': 1e-3, 'place': 1e-4}
+#: The last is an orientation, which is a series of its own.
+SENSORS = {'gyro': 3, 'place': 3, 'camera': 3}
+NOISE = {'gyro': 0.02, 'place': 1e-4, 'camera': 1e-3}
 TRUTH = {'joint/ball/damping': 0.08}
 PARAMETERS = ('joint/ball/damping',)
 
@@ -69,22 +71,24 @@ def _sequence(name: str, seed: int) -> Trajectory:
         if step % 5 == 0:
             rows.append([data.sensor(sensor).data.copy() for sensor in SENSORS])
     columns = [np.array([row[k] for row in rows]) for k in range(len(SENSORS))]
+    columns[-1] = rotation_vectors(columns[-1])
     noisy = [
         values + sigma * rng.standard_normal(values.shape)
         for values, sigma in zip(columns, NOISE.values(), strict=True)
     ]
     stamps = 0.01 * np.arange(len(rows))
-    ends = np.cumsum([0, *SENSORS.values()])
-    mapping = {
-        sensor: (SignalType.MjSensor, np.arange(first, last))
-        for sensor, first, last in zip(SENSORS, ends[:-1], ends[1:], strict=True)
-    }
+    kind = SignalType.MjSensor
+    first = {'gyro': (kind, np.arange(3)), 'place': (kind, np.arange(3, 6))}
+    measured = (
+        TimeSeries(stamps, np.concatenate(noisy[:2], axis=1), first),
+        TimeSeries(stamps, noisy[2], {'camera': (kind, np.arange(3))}),
+    )
     return Trajectory(
         name,
         0,
         *start,
         (TimeSeries.from_columns(times, commands[:, None], ['a'], SignalType.MjCtrl),),
-        (TimeSeries(stamps, np.concatenate(noisy, axis=1), mapping),),
+        measured,
     )
 
 
@@ -135,17 +139,17 @@ def test_sensors_with_several_values_are_shown_by_component(
     labels = [f'{sensor}[{place}]' for sensor, width in SENSORS.items() for place in range(width)]
     assert [error.sensor for error in result.errors] == labels * 2
     assert [plot.sensor for plot in result.plots] == labels * 2
-    units = dict.fromkeys(labels[:3], 'rad/s') | dict.fromkeys(labels[3:7], '1')
-    units |= dict.fromkeys(labels[7:], 'm')
+    units = dict.fromkeys(labels[:3], 'rad/s') | dict.fromkeys(labels[3:6], 'm')
+    units |= dict.fromkeys(labels[6:], 'rad')
     assert {error.sensor: error.unit for error in result.errors} == units
     assert {plot.sensor: plot.unit for plot in result.plots} == units
     assert {s.sensor: s.sigma for s in result.noise} == pytest.approx(NOISE, rel=0.1)
     for error in result.errors:
         assert error.after == pytest.approx(NOISE[error.sensor[:-3]], rel=0.2)
     assert result.held_out_after == pytest.approx(1.0, rel=0.1)
-    measured = _sequence('held', 2).measurements[0].data
+    measured = _sequence('held', 2).measurements[1].data
     (plot,) = (p for p in result.plots if (p.sequence, p.sensor) == ('held', 'camera[2]'))
-    np.testing.assert_allclose(plot.measured, measured[:, 5], rtol=1e-5)
+    np.testing.assert_allclose(plot.measured, measured[:, 2], rtol=1e-5)
     assert not any(finding.kind == 'missing values' for finding in result.health)
 
 
@@ -178,11 +182,11 @@ def test_a_sensor_that_never_moves_is_a_finding(
     sequences = []
     for name in ('train', 'held'):
         sequence = _sequence(name, 1)
-        (series,) = sequence.measurements
+        series, camera = sequence.measurements
         data = np.concatenate([series.data, np.full((len(series), 1), 3.0)], axis=1)
-        mapping = {**series.signal_mapping, 'clock': (SignalType.MjSensor, np.array([10]))}
+        mapping = {**series.signal_mapping, 'clock': (SignalType.MjSensor, np.array([6]))}
         stuck = TimeSeries(series.times, data, mapping)
-        sequences.append(dataclasses.replace(sequence, measurements=(stuck,)))
+        sequences.append(dataclasses.replace(sequence, measurements=(stuck, camera)))
     result = result_of(*sequences)
     (finding,) = (f for f in result.health if f.kind == 'dead channel')
     assert (finding.bag, finding.subject, finding.count) == ('train', 'clock', 200)
