@@ -65,9 +65,10 @@ from sysid_ros.workflows.preflight import PredictedParameter, predicted
 from sysid_ros.workflows.problem import (
     UNSCALED,
     Problem,
-    check_base,
+    floating_bases,
     load,
     moves,
+    on_fixed_base,
     parameters_of,
 )
 
@@ -206,6 +207,7 @@ class CalibrationProposal:
     namespace: str = ''
     sensors: tuple[str, ...] = ()  # that are compared; empty for all
     estimator: str = 'auto'
+    base: str = ''  # the body that floats in the model, and is taken to be fixed
     problem: str = ''  # why nothing could be tried; empty where it was
 
     @property
@@ -294,9 +296,7 @@ def propose_calibration(
     training = [bag for path, bag in columns.items() if roles[path][0] == 'train']
     observer.stage('looking for the joints of the model')
     source = read_model(model, packages)
-    spec = source.spec
-    compiled = compile_spec(spec, model)
-    check_base(compiled, [pair.name for pair in vector_pairs(training[0], compiled)])
+    spec, base = _standing(source.spec, model, training[0])
     mapping = _mapping(spec, model, max(training, key=_seconds))
     unanswered = [
         pair.name
@@ -354,6 +354,7 @@ def propose_calibration(
             )
         ),
         notes=(silent,) if still else (),
+        base=base,
         questions=tuple(_questions(mapping, reports)),
         packages=packages,
         namespace=namespace,
@@ -365,6 +366,13 @@ def propose_calibration(
         found = f'In which unit are {listed(unanswered)}? {asks}'
         return dataclasses.replace(proposal, problem=found)
     return _tried(proposal, observer)
+
+
+def _standing(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> tuple[mujoco.MjSpec, str]:
+    """Return a model whose robot stands where nothing measures it, and the body that floats."""
+    model = compile_spec(spec, path)
+    floating = floating_bases(model, [pair.name for pair in vector_pairs(bag, model)])
+    return (on_fixed_base(spec, model) if floating else spec), ', '.join(floating.values())
 
 
 def _told_nothing(model: Path, found: str) -> AlignmentError:
@@ -718,6 +726,7 @@ def config_of(proposal: CalibrationProposal) -> CalibrationConfig:
             'package_path': proposal.packages,
             'namespace': proposal.namespace,
             'estimator': proposal.estimator,
+            'base': 'fixed' if proposal.base else 'free',
             'bags': [
                 {'path': glob.escape(str(bag.path)), 'role': 'train'}
                 for bag in proposal.of_role('train')
@@ -876,6 +885,12 @@ namespace: {scalar(proposal.namespace)}
 # What is compared. Velocities are left out: drivers that report no efforts derive them from
 # positions, and filter them.
 sensors: [{', '.join(map(scalar, proposal.sensors))}]
+"""
+    if proposal.base:
+        optional += f"""
+# Nothing recorded says where {proposal.base} is, which floats in the model: the robot is taken
+# to have stood fixed, as on a stand. If it moved, record and map the pose of that body.
+base: fixed
 """
     if proposal.estimator != 'auto':
         optional += f"""

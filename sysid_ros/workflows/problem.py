@@ -206,19 +206,49 @@ def check_base(model: mujoco.MjModel, measured: Collection[str]) -> None:
     Raises:
         FitError: In a simulation the base would fall, whatever held it.
     """
+    for base in floating_bases(model, measured).values():
+        raise FitError(
+            f'Expected a base that is fixed or measured, found that {base!r} floats and nothing '
+            'recorded says where it is, so that it falls in a simulation: where the robot hung or '
+            'stood fixed, say base: fixed in the configuration; else record the pose, and map it '
+            'to sensors framepos and framequat of that body.'
+        )
+
+
+def floating_bases(model: mujoco.MjModel, measured: Collection[str]) -> dict[int, str]:
+    """Return the free joints of robots, and their bodies, if only joints of these are measured."""
     if any(model.sensor(name).type[0] not in SENSOR_FIELDS for name in measured):
-        return
+        return {}
     roots = model.body_rootid[model.jnt_bodyid].tolist()
-    for joint in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE).tolist():
-        base = int(model.jnt_bodyid[joint])
-        if roots.count(base) > 1:  # a free body without joints is no robot
-            raise FitError(
-                f'Expected a base that is fixed or measured, found that {model.body(base).name!r} '
-                'floats and nothing recorded says where it is, so that it falls in a simulation: '
-                'where the robot hung or stood fixed, take a copy of the model without the free '
-                f'joint {model.joint(joint).name!r}; else record the pose, and map it to sensors '
-                'framepos and framequat of that body.'
-            )
+    free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE).tolist()
+    found = {joint: int(model.jnt_bodyid[joint]) for joint in free}
+    # A free body without joints is no robot.
+    return {joint: model.body(base).name for joint, base in found.items() if roots.count(base) > 1}
+
+
+def on_fixed_base(spec: mujoco.MjSpec, model: mujoco.MjModel) -> mujoco.MjSpec:
+    """Return a copy of a model whose robots stand where the model has them, without free joints.
+
+    What the base carries does not touch it: MuJoCo lets parents and children touch only where the
+    parent is fixed to the world.
+    """
+    copy = spec.copy()
+    rows = [body.first_joint() for body in copy.bodies]
+    free = {int(model.jnt_bodyid[joint]): joint for joint in floating_bases(model, ())}
+    positions = [model.jnt_qposadr[joint] + np.arange(7) for joint in free.values()]
+    speeds = [model.jnt_dofadr[joint] + np.arange(6) for joint in free.values()]
+    for body, joint in zip(list(copy.bodies), rows, strict=True):
+        if body.id in free:
+            copy.delete(joint)
+            for child in body.bodies:
+                if body.name and child.name:
+                    copy.add_exclude(bodyname1=body.name, bodyname2=child.name)
+    for key in copy.keys if free else ():
+        for name, gone in (('qpos', positions), ('qvel', speeds)):
+            values = np.array(getattr(key, name))
+            if values.size:
+                setattr(key, name, np.delete(values, np.concatenate(gone)))
+    return copy
 
 
 def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
@@ -254,7 +284,9 @@ def subject_of(config: CalibrationConfig) -> Subject:
     mapping = mapping_of(config)
     # Names alone pair nothing but joints.
     mapped = set() if mapping == 'auto' else set(mapping.sensors)
-    check_base(compile_spec(spec, config.model), mapped.intersection(s.name for s in spec.sensors))
+    if config.base == 'free':
+        known = mapped.intersection(sensor.name for sensor in spec.sensors)
+        check_base(compile_spec(spec, config.model), known)
     if mapping != 'auto':
         add_actuators(spec, mapping.actuators)
     elif takes_efforts(spec):
@@ -269,6 +301,21 @@ def mapping_of(config: CalibrationConfig) -> Literal['auto'] | MappingConfig:
     return load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
 
 
+def _as_recorded(
+    config: CalibrationConfig, spec: mujoco.MjSpec
+) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+    """Return a model as the robot was recorded: its base fixed, some of its motors off."""
+    model = compile_spec(spec, config.model)
+    if config.base == 'fixed':
+        spec = on_fixed_base(spec, model)
+        model = compile_spec(spec, config.model)
+    if config.undriven:
+        servos = joints_of(config.servos, model)
+        spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
+        model = compile_spec(spec, config.model)
+    return spec, model
+
+
 def load(
     config: CalibrationConfig,
     observer: Observer,
@@ -281,12 +328,7 @@ def load(
     was read already is the ``subject``; it is read here unless given.
     """
     source, bags_read = subject or subject_of(config)
-    spec = source.spec
-    model = compile_spec(spec, config.model)
-    if config.undriven:
-        servos = joints_of(config.servos, model)
-        spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
-        model = compile_spec(spec, config.model)
+    spec, model = _as_recorded(config, source.spec)
     early = parameters_of(config, model, spec)
     delays = [(t, p.max_value) for p in early for t in p.targets if t.attribute == 'delay']
     longest = max((most for t, most in delays if t.role is Acting.COMMAND), default=0.0)

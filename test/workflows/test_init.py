@@ -16,7 +16,7 @@ from builders.recorded_pendulum import FOLDER
 from builders.trajectories import measure
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.errors import BagError, ConfigError, FitError
+from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.workflows.init import (
@@ -152,19 +152,6 @@ def test_a_value_that_recordings_do_not_contradict_stays(*, value: float, left_o
     kind = VerdictKind.AT_BOUND
     said = PredictedParameter('creep', '', 0.9, 0.05, str(kind), 'Why.', kind, value)
     assert bool(after_steps(item, said, worst='', refuted=False).left_out) == left_out
-
-
-def test_a_base_that_nothing_measures_is_refused_before_anything_is_looked_for(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / 'one.csv').write_text('t,j_pos\n' + ''.join(f'0.{k},{k}\n' for k in range(9)))
-    bodies = '<body name="trunk"><freejoint/><geom size=".1"/><body><joint name="j"/>'
-    model = tmp_path / 'legs.xml'
-    model.write_text(
-        f'<mujoco><worldbody>{bodies}<geom size=".1"/></body></body></worldbody></mujoco>'
-    )
-    with pytest.raises(FitError, match="'trunk' floats"):
-        propose_calibration([tmp_path / 'one.csv'], model, Nobody())
 
 
 HAND = """

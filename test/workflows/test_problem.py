@@ -92,7 +92,7 @@ def test_a_base_that_nothing_measures_is_refused_before_a_bag_is_read(
         'mapping': mapping,
         'parameters': [{'target': 'joint/j/damping'}],
     }
-    expected = "'trunk' floats .* without the free joint 'free'" if refused else 'There is no bag'
+    expected = "'trunk' floats .* say base: fixed" if refused else 'There is no bag'
     with pytest.raises(FitError if refused else BagError, match=expected):
         problem.load(CalibrationConfig.model_validate(values), Nobody())
 
