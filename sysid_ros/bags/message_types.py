@@ -21,6 +21,8 @@ JOINT_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
 CONTROLLER_STATE = 'control_msgs/msg/JointTrajectoryControllerState'
 #: State of joints by name; on topics whose names say so, commands.
 JOINT_STATE = 'sensor_msgs/msg/JointState'
+#: What is measured beside joints, wherever a robot publishes it.
+IMU, WRENCH = 'sensor_msgs/msg/Imu', 'geometry_msgs/msg/WrenchStamped'
 #: With this in the name of their topic, commands that drives got, stamped when they did.
 _APPLIED = 'applied'
 #: Steps or velocities by joint name, as of a joystick.

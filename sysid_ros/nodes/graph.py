@@ -22,7 +22,14 @@ from rosbags.typesys import get_types_from_msg
 from rosbags.typesys.base import TypesysError
 
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY, is_applied
+from sysid_ros.bags.message_types import (
+    CONTROLLER_STATE,
+    IMU,
+    JOINT_STATE,
+    JOINT_TRAJECTORY,
+    WRENCH,
+    is_applied,
+)
 from sysid_ros.bags.storage import Topic, TopicQos
 from sysid_ros.config.nodes import RecorderConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
@@ -155,7 +162,7 @@ def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
 
     These are the command topics by ros2_control's conventions, whether something publishes there
     yet or a controller only listens, what controllers and drivers say that they asked for and sent,
-    and the latched texts that hold the robot's model.
+    what IMUs and wrists measure, and the latched texts that hold the robot's model.
     """
 
     def commands(found: Offer) -> bool:
@@ -171,7 +178,10 @@ def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
         named = name == 'robot_description' or name.startswith('mjcf')
         return found.msgtypes == (_STRING,) and latched and named
 
-    return tuple(found for found in graph if commands(found) or describes(found))
+    def measures(found: Offer) -> bool:
+        return bool(found.publishers) and found.msgtypes in {(IMU,), (WRENCH,)}
+
+    return tuple(found for found in graph if commands(found) or measures(found) or describes(found))
 
 
 def recorded_topic(found: Offer) -> Topic:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from sysid_ros.bags.message_types import IMU, WRENCH
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.graph import (
     Endpoint,
@@ -45,7 +46,7 @@ def test_topics_are_selected_by_name_expression_or_all(selection: Selection, tak
     assert [offer.topic for offer in found] == taken
 
 
-def test_default_topics_are_commands_and_latched_models():
+def test_default_topics_are_commands_what_no_joint_measures_and_latched_models():
     latched = Endpoint(TEXT, reliable=True, transient_local=True)
     volatile = latched._replace(transient_local=False)
     taken = [
@@ -53,6 +54,8 @@ def test_default_topics_are_commands_and_latched_models():
         Offer('/arm/joint_trajectory', ('trajectory_msgs/msg/JointTrajectory',), ()),
         Offer('/arm/controller_state', ('control_msgs/msg/JointTrajectoryControllerState',), ()),
         Offer('/arm/applied_commands', (STATE,), ()),
+        Offer('/imu', (IMU,), (volatile._replace(msgtype=IMU),)),
+        Offer('/wrist', (WRENCH,), (volatile._replace(msgtype=WRENCH),)),
         Offer('/robot_description', (TEXT,), (latched,)),
         Offer('/calibrator/mjcf', (TEXT,), (latched,)),
     ]
@@ -61,6 +64,7 @@ def test_default_topics_are_commands_and_latched_models():
         Offer('/arm/joint_states', (STATE,), ()),
         Offer('/mjcf_live', (TEXT,), (volatile,)),
         Offer('/chatter', (TEXT,), (latched,)),
+        Offer('/wrench_wanted', (WRENCH,), ()),
     ]
     assert list(default_topics([*taken, *left])) == taken
 
