@@ -11,9 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from sysid_ros.alignment.turns import read_columns
 from sysid_ros.bags.message_types import IMU, WRENCH
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.graph import (
@@ -150,3 +152,63 @@ def test_what_is_missing_to_start_is_one_line(name: str, said: str, tmp_path: Pa
     assert (done.returncode, done.stdout) == (2, '')
     assert done.stderr.startswith(said)
     assert done.stderr.count('\n') == 1
+
+
+#: Publishes a hundred messages of an IMU and of a wrist, each other than the one before.
+MEASURING = """
+import time
+
+import rclpy
+from geometry_msgs.msg import WrenchStamped
+from rclpy.duration import Duration
+from rclpy.qos import qos_profile_sensor_data
+from sensor_msgs.msg import Imu
+
+rclpy.init()
+node = rclpy.create_node('driver')
+imus = node.create_publisher(Imu, '/imu/data', qos_profile_sensor_data)
+wrists = node.create_publisher(WrenchStamped, '/wrist/wrench', 10)
+while not (imus.get_subscription_count() and wrists.get_subscription_count()):
+    time.sleep(0.01)
+time.sleep(0.5)
+for number in range(100):
+    imu, wrist = Imu(), WrenchStamped()
+    for message in (imu, wrist):
+        message.header.stamp.sec, message.header.stamp.nanosec = 1000 + number, 7
+    imu.orientation.w, imu.orientation.z = 0.8, 0.6
+    imu.angular_velocity.x, imu.linear_acceleration.z = number / 3, -number / 7
+    imu.orientation_covariance[0] = 1e-4
+    wrist.wrench.force.y, wrist.wrench.torque.z = number / 11, number / 13
+    imus.publish(imu)
+    wrists.publish(wrist)
+    time.sleep(0.005)
+wrists.wait_for_all_acked(Duration(seconds=20))
+print('published', flush=True)
+time.sleep(60)
+"""
+
+
+def test_an_imu_and_a_wrist_are_recorded_to_the_last_bit(graph: Any, tmp_path: Path):
+    script = tmp_path / 'driver.py'
+    script.write_text(MEASURING)
+    recorder = graph.record(output=tmp_path / 'bag', topics=['/imu/data', '/wrist/wrench'])
+    graph.start(script).wait_for_line('published')
+    graph.status(messages=100)
+    assert recorder.stop() == 0
+    imu, wrist = sorted(read_columns(tmp_path / 'bag').topics, key=lambda topic: topic.topic)
+    number = np.arange(100.0)
+    for topic in (imu, wrist):
+        assert topic.header_ns is not None
+        np.testing.assert_array_equal(topic.header_ns, (1000 + np.arange(100)) * 10**9 + 7)
+    found = {
+        (field.name, label): field.values[:, place]
+        for topic in (imu, wrist)
+        for field in topic.fields
+        for place, label in enumerate(field.labels)
+    }
+    assert not any('covariance' in name for name, _ in found)
+    np.testing.assert_array_equal(found['angular_velocity', 'x'], number / 3)
+    np.testing.assert_array_equal(found['linear_acceleration', 'z'], -number / 7)
+    np.testing.assert_array_equal(found['orientation', 'z'], np.full(100, 0.6))
+    np.testing.assert_array_equal(found['wrench.force', 'y'], number / 11)
+    np.testing.assert_array_equal(found['wrench.torque', 'z'], number / 13)
