@@ -204,8 +204,9 @@ def _readings(
             column = AxisColumn.of(topic, pair_columns(bag, pair), pair.label)
             axes[place] = Axis(pair.label, commanded=False, columns={Quantity.POSITION: column})
             scales[place] = pair.scale, pair.offset
-    motion = make_motion(list(axes.values())) if len(axes) == len(places) and axes else None
-    if motion is None or not mechanism.fixed:
+    known = mechanism.fixed and len(axes) == len(places)
+    motion = make_motion(list(axes.values())) if known else None
+    if motion is None:
         return None
     signals = {
         place: motion.signals[row, Quantity.POSITION].at(motion.judged).scaled(*scales[place])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 Array = NDArray[np.float64]
 
@@ -19,6 +18,8 @@ def rotation_vectors(quaternions: Array) -> Array:
 
     They go on beyond half a turn, where those of the same orientations would jump.
     """
+    from scipy.spatial.transform import Rotation  # noqa: PLC0415 (slow to import)
+
     turned = Rotation.from_quat(quaternions, scalar_first=True).as_rotvec()
     angle = np.linalg.norm(turned, axis=1)
     axis = turned / np.where(angle > 0, angle, 1.0)[:, None]
