@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from sysid_ros.alignment.axes import Axis, AxisColumn, at_instants, make_motion
 from sysid_ros.alignment.pairs import (
@@ -39,6 +38,9 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.alignment.search import Mechanism
 from sysid_ros.bags import BagColumns
 from sysid_ros.vocabulary import Quantity
+
+if TYPE_CHECKING:
+    from scipy.spatial.transform import Rotation
 
 Array = NDArray[np.float64]
 
@@ -226,6 +228,8 @@ def _likeness(
     times: Array, predicted: Array, kind: mujoco.mjtSensor, fitting: Fitting
 ) -> _Likeness | None:
     """Compare a field with the (n, k) readings a motion makes; None where that cannot be said."""
+    from scipy.spatial.transform import Rotation  # noqa: PLC0415 (slow to import)
+
     topic, field, labels = fitting
     columns = [AxisColumn.of(topic, field, label) for label in labels]
     measured = np.column_stack([at_instants(column, times) for column in columns])
@@ -263,6 +267,8 @@ def _orientation(measured: Array, predicted: Array) -> _Likeness | None:
 
     If they are the same only with another reference in the world as well, they have that.
     """
+    from scipy.spatial.transform import Rotation  # noqa: PLC0415 (slow to import)
+
     known = np.isfinite(measured).all(axis=1) & np.any(measured, axis=1)
     if np.count_nonzero(known) < _FEWEST:
         return None
