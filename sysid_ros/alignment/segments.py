@@ -30,6 +30,7 @@ from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import TEXT
 from sysid_ros.config.schema import MarkerConfig, Ranges, SegmentsConfig
 from sysid_ros.errors import AlignmentError, listed, nearest
+from sysid_ros.model.elements import is_orientation, posed_joint
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.vocabulary import SECOND_NS
 
@@ -484,8 +485,8 @@ def initial_state(
     some: the derivative of a Savitzky-Golay filter (doi:10.1021/ac60214a047), without its need for
     a constant period, and like that without phase.
 
-    Of the measurements, jointpos and jointvel sensors count; NaN is no sample. The instant is in s
-    in their time.
+    Of the measurements, jointpos and jointvel sensors count, and framepos and framequat sensors of
+    bodies with a free joint; NaN is no sample. The instant is in s in their time.
     """
     qpos = np.array(model.qpos0, dtype=np.float64)
     qvel = np.zeros(model.nv)
@@ -509,8 +510,62 @@ def initial_state(
     there, moving = np.zeros((2, model.nv), dtype=bool)
     there[model.jnt_dofadr[list(positions)]] = True
     moving[model.jnt_dofadr[[*positions, *velocities]]] = True
+    for joint, pose, velocity in _free_bodies(model, series, at):
+        first, dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+        qpos[first : first + 7], qvel[dof : dof + 6] = pose, velocity
+        there[dof : dof + 6] = moving[dof : dof + 6] = True
     close_loops(model, qpos, qvel, there, moving)
     return InitialState(qpos, qvel, tuple(sorted(positions.keys() - velocities.keys())))
+
+
+def _free_bodies(
+    model: mujoco.MjModel, measurements: Iterable[TimeSeries], at: float
+) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield free joints of bodies whose place is measured, with (7,) poses and (6,) velocities.
+
+    Velocities are slopes. A body whose orientation is not measured is turned as in the model.
+    """
+    samples: dict[tuple[int, bool], tuple[int, NDArray[np.float64], NDArray[np.float64]]] = {}
+    for series in measurements:
+        for name, (kind, columns) in series.signal_mapping.items():
+            joint = posed_joint(model, name) if kind is SignalType.MjSensor else -1
+            known = np.isfinite(series.data[:, columns]).all(axis=1)
+            if joint >= 0 and known.any():
+                times, values = series.times[known] - at, series.data[known][:, columns]
+                near = _near(times, WINDOW_S)
+                key = joint, is_orientation(model, name)
+                samples.setdefault(key, (model.sensor(name).id, times[near], values[near]))
+    if not samples:
+        return
+    from scipy.spatial.transform import Rotation  # noqa: PLC0415 (slow to import)
+
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+
+    def in_model(row: int) -> NDArray[np.float64]:
+        first = int(model.sensor_adr[row])
+        return np.array(data.sensordata[first : first + int(model.sensor_dim[row])])
+
+    for joint, oriented in samples:
+        if oriented:
+            continue
+        body = int(model.jnt_bodyid[joint])
+        modelled = Rotation.from_quat(data.xquat[body], scalar_first=True)
+        turned, spin = modelled, np.zeros(3)
+        if (joint, True) in samples:
+            row, times, vectors = samples[joint, True]
+            measured = Rotation.from_rotvec(vectors)
+            closest = measured[int(np.argmin(np.abs(times)))]
+            moved = (measured * closest.inv()).as_rotvec().T
+            now, spin = np.transpose([_fit(times, axis) for axis in moved])
+            mounted = modelled.inv() * Rotation.from_quat(in_model(row), scalar_first=True)
+            turned = Rotation.from_rotvec(now) * closest * mounted.inv()
+        row, times, values = samples[joint, False]
+        place, speed = np.transpose([_fit(times, axis) for axis in values.T])
+        arm = turned.apply(modelled.inv().apply(in_model(row) - data.xpos[body]))
+        pose = np.append(place - arm, turned.as_quat(scalar_first=True))
+        # Free joints turn about the axes of the body, and move along those of the world.
+        yield joint, pose, np.append(speed - np.cross(spin, arm), turned.inv().apply(spin))
 
 
 def derived_findings(

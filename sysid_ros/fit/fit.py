@@ -22,7 +22,7 @@ from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.fit.arrivals import Arrivals, locate, settle
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import Samples
-from sysid_ros.fit.linear import Linear, linearised, sharpened
+from sysid_ros.fit.linear import Linear, linearised, sharpened, unevenness
 from sysid_ros.fit.noise import (
     JointPrior,
     arrival_jitter,
@@ -128,6 +128,9 @@ class Fit:
     #: found to act later than their stamps, offset and delay say; empty where stamps are regular.
     arrival_errors: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
     drives: Drives | None = None  # which actuators are driven by laws that MuJoCo lacks
+    #: (number of unknowns,) how much of what nearby values change is not what slopes say, where
+    #: anything touches.
+    uneven: Array = field(default_factory=lambda: np.zeros(0))
 
     def linearised(self) -> Linear:
         """Return the problem as it is at the values that were found."""
@@ -307,6 +310,9 @@ def fit(
         if sharp and options.judged:
             solution = with_own_columns(residuals, solution, options.settings.loss)
             solution = sharpened(residuals, solution)
+        touching = any(simulator.touches(solution.x) for simulator in residuals.simulators)
+        judged = touching and sharp and options.judged
+        uneven = unevenness(residuals, solution) if judged else np.zeros(len(solution.x))
         lacking = terms(residuals, solution.x) if complete and not late else []
         if arrivals is not None:
             solution, lacking = _whitened(arrivals, residuals, solution, lacking)
@@ -349,6 +355,7 @@ def fit(
             },
             arrival_errors={} if arrivals is None else arrivals.by_sequence(),
             drives=options.drives,
+            uneven=uneven,
         )
 
 

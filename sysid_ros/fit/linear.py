@@ -40,6 +40,8 @@ _LONGEST = 1e-3
 _WHERE_JUMPS = 0.2
 #: The smallest step is the one at which rounding of a second-order difference is least.
 _SHORTEST = float(np.cbrt(np.finfo(np.float64).eps))
+#: Whether slopes hold is tried so many standard errors away.
+_NEARBY = 0.1
 
 
 def threshold(columns: int) -> float:
@@ -285,6 +287,37 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> Solution:
             break
     jacobian[:, live] = scaled * norms[live]
     return dataclasses.replace(solution, jacobian=jacobian)
+
+
+def unevenness(residuals: ResidualLike, solution: Solution) -> Array:
+    """Return for each of (p,) unknowns how much of what it changes nearby is not what slopes say.
+
+    An unknown is moved by a tenth of its standard error to either side, and with it the others as
+    they make up for it. The sum of squares that slopes leave of the change, over that of what they
+    say, is far below 1 where residuals are smooth. Where contacts open and close, slopes say
+    nothing of the next point, and intervals that rest on them nothing of the truth. Of what belongs
+    to single runs it is 0.
+    """
+    norms = np.linalg.norm(solution.jacobian, axis=0)
+    live = np.flatnonzero(norms > 0)
+    _, singular, right = np.linalg.svd(triangle(solution.jacobian[:, live] / norms[live]))
+    seen = singular > threshold(len(singular))
+    covariance = (right[seen].T / singular[seen] ** 2) @ right[seen]
+    lasting = [not residuals.unknowns[column].of_single_runs for column in live]
+    moved = live[lasting]
+    moves = np.zeros((len(moved), len(norms)))
+    deviations = np.sqrt(np.diag(covariance))[lasting, None]
+    moves[:, live] = (
+        _NEARBY * covariance[lasting] / np.where(deviations > 0, deviations, 1.0) / norms[live]
+    )
+    values = np.clip(solution.x + np.concatenate([moves, -moves]), *bounds_of(residuals.unknowns))
+    changes = residuals(values) - solution.residual[:, None]
+    said = solution.jacobian @ (values - solution.x).T
+    sizes = np.maximum(np.sum(said**2, axis=0), np.finfo(np.float64).tiny)
+    found = np.zeros(len(norms))
+    left = np.sum((changes - said) ** 2, axis=0) / sizes
+    found[moved] = left.reshape(2, -1).max(axis=0)
+    return found
 
 
 def _along(

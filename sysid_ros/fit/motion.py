@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.fit.differences import CLEARLY
 from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST
-from sysid_ros.model.elements import SCALAR_JOINTS
+from sysid_ros.model.elements import SCALAR_JOINTS, is_orientation, posed_joint
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
 from sysid_ros.simulation.inverse import fixed_tendons, force_weights, meaning, slowest
@@ -107,16 +107,28 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
     """Return why the motion of all joints is not known from the measurements, or None."""
     if not model.njnt:
         return 'the model has no joints'
-    for joint in range(model.njnt):
-        if model.jnt_type[joint] not in SCALAR_JOINTS:
-            return f'joint {model.joint(joint).name!r} turns or moves about more than one axis'
     for run in runs:
         known = measured_joints(model, run).position
-        for dof in range(model.nv):
+        placed = placed_bodies(model, run)
+        for dof, joint in enumerate(model.dof_jntid.tolist()):
+            if joint in placed:
+                continue
+            if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE:
+                body = model.body(int(model.jnt_bodyid[joint])).name
+                return f'position and orientation of {body!r} are not both measured'
             if dof not in known or len(known[dof].times) < FEWEST_SAMPLES:
                 name = model.joint(int(model.dof_jntid[dof])).name
                 return f'the position of joint {name!r} is not measured in {run.sequence.name!r}'
     return None
+
+
+def placed_bodies(model: mujoco.MjModel, run: Run) -> frozenset[int]:
+    """Return the free joints of which a sequence measures position and orientation."""
+    names = {name for series in run.sequence.measurements for name in series.names}
+    posed = {(posed_joint(model, name), is_orientation(model, name)) for name in names}
+    return frozenset(
+        joint for joint, _ in posed if joint >= 0 and {(joint, False), (joint, True)} <= posed
+    )
 
 
 def no_motion_shows(model: mujoco.MjModel, *, tied: bool = False) -> str | None:

@@ -15,13 +15,14 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.segments import initial_state
 from sysid_ros.fit.noise import arrival_jitter
-from sysid_ros.model.elements import SCALAR_JOINTS, reads_force
+from sysid_ros.model.elements import SCALAR_JOINTS, is_orientation, posed_joint, reads_force
 from sysid_ros.model.kinds import MOST_TRAJECTORIES, Role
 from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.signals import Trajectory
 from sysid_ros.simulation.inverse import meaning
-from sysid_ros.simulation.runs import Run
+from sysid_ros.simulation.runs import SENSORS, Run
 
 Array = NDArray[np.float64]
 
@@ -41,7 +42,9 @@ _REACH = 1.5
 #: The measurements after it are in the residuals as well, which tell far more.
 _START_DEVIATIONS = 3.0
 #: The velocity at a start that is the slope of positions is known to their noise over this, s: half
-#: of what the slope is taken over.
+#: of what the slope is taken over. By as much as it changes in this time it may be wrong as well:
+#: a line to one side of the start has the slope of its middle, and its end is off by a sixth of
+#: what that makes in the time.
 _SLOPE_WINDOW = 0.025
 #: Starts are sought within so many of those standard deviations.
 _START_REACH = 10.0
@@ -188,21 +191,29 @@ def initial_states(
     known = tuple(known)
     found: list[Unknown] = []
     for run in runs:
-        positions, velocities = _measured(model, run, noise)
-        wide = {
-            joint: (
-                _START_DEVIATIONS * position,
-                _START_DEVIATIONS * velocities.get(joint, position / _SLOPE_WINDOW),
-            )
-            for joint, position in sorted(positions.items())
-        }
-        reach = {joint: (_START_REACH * q, _START_REACH * v) for joint, (q, v) in wide.items()}
+        reach = start_reach(model, run, noise)
         for unknown in states_at_start(
             model, run.sequence.name, (run.qpos, run.qvel), reach, known
         ):
             deviation = (unknown.max_value - unknown.nominal) / _START_REACH
             found.append(dataclasses.replace(unknown, prior=(unknown.nominal, deviation)))
     return tuple(found)
+
+
+def start_reach(
+    model: mujoco.MjModel, run: Run, noise: Mapping[str, float]
+) -> dict[int, tuple[float, float]]:
+    """Return how far a start may be from what is measured: position and velocity by dof."""
+    positions, velocities = _measured(model, run, noise)
+    series = run.sequence.measurements
+    now, next_ = (initial_state(model, series, at).qvel for at in (0.0, _SLOPE_WINDOW))
+    found = {}
+    for dof, position in sorted(positions.items()):
+        velocity = velocities.get(dof, position / _SLOPE_WINDOW)
+        bent = 0.0 if dof in velocities else float(abs(next_[dof] - now[dof]))
+        far = _START_DEVIATIONS * position + _SLOPE_WINDOW / 6 * bent
+        found[dof] = _START_REACH * far, _START_REACH * (_START_DEVIATIONS * velocity + bent)
+    return found
 
 
 def states_at_start(
@@ -212,22 +223,29 @@ def states_at_start(
     reach: Mapping[int, tuple[float, float]],
     known: Iterable[Unknown],
 ) -> tuple[Unknown, ...]:
-    """Return the unknown position and velocity of joints at the start of a sequence.
+    """Return the unknown positions and velocities at the start of a sequence.
 
     Args:
         model: The model.
         name: Of the sequence.
         state: (nq,) positions and (nv,) velocities around which they are sought.
-        reach: Joint to how far its position and its velocity may be away.
+        reach: Degree of freedom to how far its position and its velocity may be away.
         known: Unknowns that may be these already, which are not repeated.
     """
     own = {(t.name, t.attribute, t.index or 0) for unknown in known for t in unknown.targets}
     found = []
-    for joint, (position, velocity) in reach.items():
-        unit = 'm' if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE else 'rad'
-        qpos, dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+    for dof, (position, velocity) in reach.items():
+        joint = int(model.dof_jntid[dof])
+        part = dof - int(model.jnt_dofadr[joint])
+        is_free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+        moves = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE or (is_free and part < 3)  # noqa: PLR2004
+        unit = 'm' if moves else 'rad'
+        place = int(model.jnt_qposadr[joint]) + part
+        here = 'initial_qpos', place, float(state[0][place])
+        if is_free and not moves:
+            here = 'initial_turn', dof, 0.0
         for attribute, index, value, far, measure in (
-            ('initial_qpos', qpos, float(state[0][qpos]), position, unit),
+            (*here, position, unit),
             ('initial_qvel', dof, float(state[1][dof]), velocity, f'{unit}/s'),
         ):
             if (name, attribute, index) not in own:
@@ -240,7 +258,7 @@ def states_at_start(
 def _measured(
     model: mujoco.MjModel, run: Run, noise: Mapping[str, float]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Return joint to the noise of its position, and of its velocity, where they are measured."""
+    """Return the noise of position and of velocity by degree of freedom, where it is measured."""
     positions: dict[int, float] = {}
     velocities: dict[int, float] = {}
     for readings in run.readings:
@@ -249,9 +267,14 @@ def _measured(
         ):
             if sensor not in noise or not np.isfinite(values).any():
                 continue
+            posed = posed_joint(model, sensor) if readings.source == SENSORS else -1
+            if posed >= 0:
+                first = int(model.jnt_dofadr[posed]) + 3 * is_orientation(model, sensor)
+                for dof in range(first, first + 3):
+                    positions[dof] = min(positions.get(dof, np.inf), noise[sensor])
             for what, dof in meaning(model, readings.source, int(column)):
-                joint = int(model.dof_jntid[dof])
                 into = {'position': positions, 'velocity': velocities}.get(what)
-                if into is not None and int(model.jnt_type[joint]) in SCALAR_JOINTS:
-                    into[joint] = min(into.get(joint, np.inf), noise[sensor])
+                scalar = int(model.jnt_type[model.dof_jntid[dof]]) in SCALAR_JOINTS
+                if into is not None and scalar:
+                    into[dof] = min(into.get(dof, np.inf), noise[sensor])
     return positions, velocities

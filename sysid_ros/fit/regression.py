@@ -39,6 +39,7 @@ from sysid_ros.fit.motion import (
 )
 from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST
 from sysid_ros.fit.solver import PROMISED, SolverSettings, attempt, interrupt
+from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import PrescribedMotion, Trajectory
@@ -76,6 +77,9 @@ class _Part(NamedTuple):
 
 def not_applicable(simulator: Simulator) -> str | None:
     """Return why there are no equations of motion without unknown forces, in a clause, or None."""
+    for joint in np.flatnonzero(~np.isin(simulator.model.jnt_type, SCALAR_JOINTS)).tolist():
+        name = simulator.model.joint(joint).name
+        return f'joint {name!r} turns or moves about more than one axis'
     return no_motion_shows(simulator.model) or unmeasured(simulator.model, simulator.runs)
 
 

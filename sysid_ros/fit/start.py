@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple, get_args
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +27,8 @@ from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import CLEARLY, ResidualLike, Variables
 from sysid_ros.fit.forces import regress_forces
 from sysid_ros.fit.linear import bounds_of
-from sysid_ros.fit.regression import not_applicable, regress
+from sysid_ros.fit.motion import no_motion_shows, unmeasured
+from sysid_ros.fit.regression import regress
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import (
     ROUGH_TOLERANCE,
@@ -274,7 +276,14 @@ def _impossible(residuals: Residuals) -> str | None:
         return 'the motion is prescribed, so that forces are compared from the beginning'
     if residuals.exact.all():
         return 'no parameter acts on the motion'
-    return not_applicable(residuals.simulators[0])
+    (simulator,) = residuals.simulators
+    return no_motion_shows(simulator.model) or unmeasured(simulator.model, simulator.runs)
+
+
+def _floats(residuals: Residuals) -> bool:
+    """Return whether a body floats: what it touches makes its motion hard to predict for long."""
+    (simulator,) = residuals.simulators
+    return bool(np.any(simulator.model.jnt_type == mujoco.mjtJoint.mjJNT_FREE))
 
 
 def _is_near(context: FitContext, found: Judged) -> bool:
@@ -300,13 +309,14 @@ def initialize(
     if windowed and reason is not None:
         raise FitError(f'Windows are not possible: {reason}.')
     start = choose(context, residuals, choice)
-    if windowed:
+    if windowed or (choice == 'auto' and reason is None and _floats(residuals)):
         windows = solve_in_windows(context, residuals, start.x)
-        if windows is None:
+        if windows is not None:
+            return _resting_on(context, residuals, windows, start)
+        if windowed:
             raise FitError(
                 'Windows are not possible: the motion cannot be predicted over the shortest ones.'
             )
-        return _resting_on(context, residuals, windows, start)
     rough = bool(start.rough.any())
     if rough and not start.rough.all() and not context.is_late:
         start = led_by_smooth(context, residuals, start)

@@ -25,12 +25,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.segments import initial_state
 from sysid_ros.errors import FitError
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import STEP, scales
 from sysid_ros.fit.motion import measured_joints, smoothed
 from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST, estimate_noise, measured
-from sysid_ros.fit.nuisances import states_at_start
+from sysid_ros.fit.nuisances import start_reach, states_at_start
 from sysid_ros.fit.residuals import MOST_NUMBERS, Residuals
 from sysid_ros.fit.solver import (
     LIMITS,
@@ -45,6 +46,7 @@ from sysid_ros.fit.solver import (
     interrupt,
     solve,
 )
+from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.signals import PrescribedMotion, TimeSeries, Trajectory
@@ -395,9 +397,14 @@ def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[
 #: Starts are sought within this share of the range that the joint moves in.
 _REACH = 0.5
 #: The first windows are so long, s; each stage doubles that.
-SHORTEST = 0.25
-#: While windows grow, they have at most so many unknown starts for each other unknown.
-_MOST_STARTS = 10
+SHORTEST = 0.1
+#: What a model lacks makes errors that grow with the square of time, and their mean square by this
+#: factor with windows of twice the length; noise does not grow, but for this part. More comes of
+#: motion that cannot be predicted over the longer ones.
+_GROWTH, _SLACK = 16.0, 0.25
+#: While windows grow, they have at most so many unknown starts for each other unknown, unless they
+#: are fewer than this.
+_MOST_STARTS, _FEWEST_WINDOWS = 10, 20
 
 
 class Windows(NamedTuple):
@@ -432,10 +439,10 @@ class Cutter:
         self._model = simulator.model
         self._unknowns = residuals.unknowns
         self._rows = len(residuals.samples.time)
-        self._runs = [
-            (run, smoothed(self._model, measured_joints(self._model, run).position, run.qpos))
-            for run in simulator.runs
-        ]
+        self._noise = residuals.noise
+        scalar = np.isin(self._model.jnt_type, SCALAR_JOINTS)
+        self._scalar = np.flatnonzero(scalar[self._model.dof_jntid]).tolist()
+        self._runs = [(run, self._motion(run)) for run in simulator.runs]
         self.longest = max((run.sequence.duration for run, _ in self._runs), default=0.0)
 
     def cut(self, seconds: float, *, few: bool = False) -> Windows | None:
@@ -445,7 +452,8 @@ class Cutter:
         columns = len(self._unknowns) + states
         stride = max(int(np.ceil(np.sqrt(self._rows * columns / MOST_NUMBERS))), 1)
         if few:
-            stride = max(stride, states // (_MOST_STARTS * len(self._unknowns)))
+            enough = max(len(every) // _FEWEST_WINDOWS, 1)
+            stride = max(stride, min(states // (_MOST_STARTS * len(self._unknowns)), enough))
         kept = every[::stride]
         if not kept:
             return None
@@ -463,13 +471,14 @@ class Cutter:
         found = []
         for run, motion in self._runs:
             duration = run.sequence.duration
-            count = 1 if motion is None else max(int(duration / seconds + 1e-9), 1)
+            whole = motion is None and bool(self._scalar)
+            count = 1 if whole else max(int(duration / seconds + 1e-9), 1)
             edges = [*(seconds * np.arange(count)).tolist(), duration]
             for begin, end in itertools.pairwise(edges):
-                state = None if motion is None or not begin else self._state(run, motion, begin)
+                state = self._state(run, motion, begin) if begin else None
                 part = cut(run.sequence, begin, end, state)
                 if part.measurements:
-                    starts = () if motion is None else self._starts(part, motion, begin)
+                    starts = () if whole else self._starts(run, part, motion, begin)
                     found.append(Window(run.sequence, begin, end, part, starts))
         return found
 
@@ -494,24 +503,30 @@ class Cutter:
             found.append(dataclasses.replace(unknown, targets=tuple(targets)))
         return tuple(found)
 
-    def _state(self, run: Run, motion: PrescribedMotion, time: float) -> tuple[Array, Array]:
+    def _motion(self, run: Run) -> PrescribedMotion | None:
+        """Return how the joints of one axis moved; None where that is not to be had."""
+        positions = measured_joints(self._model, run).position
+        return smoothed(self._model, positions, run.qpos) if positions else None
+
+    def _state(self, run: Run, motion: PrescribedMotion | None, time: float) -> tuple[Array, Array]:
         """Return (nq,) positions and (nv,) velocities as measured."""
-        qpos = run.qpos.copy()
-        place = self._model.jnt_qposadr[self._model.dof_jntid]
-        qpos[place] = [np.interp(time, motion.times, column) for column in motion.qpos.T]
-        qvel = np.array([np.interp(time, motion.times, column) for column in motion.qvel.T])
+        qpos, qvel, _ = initial_state(self._model, run.sequence.measurements, time)
+        if motion is not None:
+            dofs = self._scalar
+            place = self._model.jnt_qposadr[self._model.dof_jntid[dofs]]
+            qpos[place] = [np.interp(time, motion.times, column) for column in motion.qpos.T[dofs]]
+            qvel[dofs] = [np.interp(time, motion.times, column) for column in motion.qvel.T[dofs]]
         return qpos, qvel
 
     def _starts(
-        self, window: Trajectory, motion: PrescribedMotion, begin: float
+        self, run: Run, window: Trajectory, motion: PrescribedMotion | None, begin: float
     ) -> tuple[Unknown, ...]:
         """Return the unknown position and velocity of each joint at the start of a window."""
-        qpos, qvel = (
-            np.maximum(_REACH * np.ptp(moved, axis=0), SMALLEST).tolist()
-            for moved in (motion.qpos, motion.qvel)
-        )
-        joints = self._model.dof_jntid.tolist()
-        reach = dict(zip(joints, zip(qpos, qvel, strict=True), strict=True))
+        reach = start_reach(self._model, run, self._noise)
+        if motion is not None:
+            moved = (np.ptp(values, axis=0) for values in (motion.qpos, motion.qvel))
+            qpos, qvel = (np.maximum(_REACH * each, SMALLEST).tolist() for each in moved)
+            reach |= {dof: (qpos[dof], qvel[dof]) for dof in self._scalar}
         state = window.initial_qpos, window.initial_qvel
         known = () if begin else self._unknowns
         return states_at_start(self._model, window.name, state, reach, known)
@@ -549,7 +564,7 @@ def solve_in_windows(
         if windows is not None:
             context.log.stage(f'starting in windows of {seconds:g} s')
             grown = _grown(context, residuals, windows, seconds, start, best, early)
-            if grown is None:
+            if grown is None or (best is not None and _is_lost(grown.solution, best.solution)):
                 break
             best = grown
         seconds *= 2
@@ -569,6 +584,12 @@ def with_every_window(
         return grown
     settings = dataclasses.replace(context.settings, promised=PROMISED)
     return _grown(context, residuals, windows, grown.seconds, start, grown, settings) or grown
+
+
+def _is_lost(longer: Solution, shorter: Solution) -> bool:
+    """Whether windows of twice the length are fitted so much worse that they mislead."""
+    after, before = (2 * each.cost / len(each.residual) for each in (longer, shorter))
+    return after > (1 + _SLACK) * max(before, 1.0) + _GROWTH * max(before - 1.0, 0.0)
 
 
 def _grown(

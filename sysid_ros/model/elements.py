@@ -15,6 +15,14 @@ ROUNDING = 1e-12
 SCALAR_JOINTS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 #: Transmissions of actuators that drive one joint.
 TO_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
+#: Sensors that read the pose of a frame.
+_POSES = (int(mujoco.mjtSensor.mjSENS_FRAMEPOS), int(mujoco.mjtSensor.mjSENS_FRAMEQUAT))
+#: Fields of a model with the body that a frame belongs to; a body is its own.
+_OWNERS = {
+    int(mujoco.mjtObj.mjOBJ_GEOM): 'geom_bodyid',
+    int(mujoco.mjtObj.mjOBJ_SITE): 'site_bodyid',
+    int(mujoco.mjtObj.mjOBJ_CAMERA): 'cam_bodyid',
+}
 
 
 def position_joint(model: mujoco.MjModel, sensor: str) -> int:
@@ -22,6 +30,22 @@ def position_joint(model: mujoco.MjModel, sensor: str) -> int:
     row = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, sensor)
     measures = row >= 0 and model.sensor_type[row] == mujoco.mjtSensor.mjSENS_JOINTPOS
     return int(model.sensor_objid[row]) if measures else -1
+
+
+def posed_joint(model: mujoco.MjModel, sensor: str) -> int:
+    """Return the free joint of the frame whose pose in the world a sensor measures a part of.
+
+    It is -1 for other sensors, and for frames that move against the body of a free joint.
+    """
+    row = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, sensor)
+    if row < 0 or model.sensor_type[row] not in _POSES or model.sensor_refid[row] >= 0:
+        return -1
+    owner = _OWNERS.get(int(model.sensor_objtype[row]))
+    element = int(model.sensor_objid[row])
+    body = int(model.body_weldid[element if owner is None else getattr(model, owner)[element]])
+    joint = int(model.body_jntadr[body])
+    is_free = joint >= 0 and model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+    return joint if is_free else -1
 
 
 def driven_joint(model: mujoco.MjModel, actuator: int | str) -> int:

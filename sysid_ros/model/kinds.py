@@ -747,6 +747,8 @@ _SEQUENCE: dict[str, Kind] = {
     'update_blur': Kind('1', _ANY, role=Role.SEQUENCE, reach=_within(2.0)),
     'initial_qpos': _state('rad', 'nq', 1.0, 'm'),
     'initial_qvel': _state('rad/s', 'nv', 10.0, 'm/s'),
+    # By which a free body is turned against ``initial_qpos``, about its own axes.
+    'initial_turn': _state('rad', 'nv', math.pi),
     'initial_act': _state('', 'na', 10.0),
 }
 

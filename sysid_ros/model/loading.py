@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -340,6 +340,11 @@ _IMPLIED = {
     'velocity': (mujoco.mjtSensor.mjSENS_JOINTVEL, mujoco.mjtSensor.mjSENS_ACTUATORVEL),
     'effort': (mujoco.mjtSensor.mjSENS_JOINTACTFRC, mujoco.mjtSensor.mjSENS_ACTUATORFRC),
 }
+#: And for each body that floats.
+_POSE = {
+    'position': mujoco.mjtSensor.mjSENS_FRAMEPOS,
+    'orientation': mujoco.mjtSensor.mjSENS_FRAMEQUAT,
+}
 #: Implied servos follow at 4 Hz, rad/s, as those of arms do, and ...
 _GUESSED_RATE = 2 * math.pi * 4.0
 #: ... as if a joint moved at least this, kg·m² or kg: models seldom have the rotor of its motor.
@@ -366,9 +371,10 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
                 there.add((alike, sensor.objname))
             elif sensor.type == alike[1]:
                 there.add((alike, targets.get(sensor.objname, '')))
+    taken = {sensor.name for sensor in spec.sensors}
+    _add_pose_sensors(spec, taken)
     if there and not takes_efforts(spec):
         return
-    taken = {sensor.name for sensor in spec.sensors}
     for joint in spec.joints:
         if not joint.name or joint.type not in SCALAR_JOINTS:
             continue
@@ -382,6 +388,21 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
                     objname=joint.name,
                     info=_MARK,
                 )
+
+
+def _add_pose_sensors(spec: mujoco.MjSpec, taken: Collection[str]) -> None:
+    """Let the pose of each body that floats be read, unless a sensor of the model's does."""
+    for body in spec.bodies:
+        joint = body.first_joint()
+        if not body.name or joint is None or joint.type != mujoco.mjtJoint.mjJNT_FREE:
+            continue
+        own = {body.name, *(site.name for site in body.sites)}
+        for end, kind in _POSE.items():
+            name = f'{body.name}_{end}'
+            there = any(s.type == kind and s.objname in own for s in spec.sensors)
+            if name not in taken and not there:
+                frame = mujoco.mjtObj.mjOBJ_XBODY
+                spec.add_sensor(name=name, type=kind, objtype=frame, objname=body.name, info=_MARK)
 
 
 def implied_sensors(spec: mujoco.MjSpec) -> list[str]:

@@ -616,6 +616,12 @@ class Simulator:
                     found[column] = True
         return found
 
+    def touches(self, x: Array) -> bool:
+        """Return whether anything touched in the simulations with (p,) values, or may have."""
+        if self._contacts is None or self.prescribed:
+            return False
+        return not self._contacts.free(x).all()
+
     def close(self) -> None:
         """Let go of the threads and buffers."""
         self._pool.clear()
@@ -866,6 +872,11 @@ class Simulator:
         for what, index, column in self._starts.get(run, ()):
             if what == source:
                 values[:, index] = candidates[:, column]
+            elif what == 'turn' and source == 'qpos':
+                turn = np.zeros(self.model.nv)
+                turn[index] = 1.0
+                for row in np.flatnonzero(candidates[:, column]).tolist():
+                    mujoco.mj_integratePos(self.model, values[row], turn, candidates[row, column])
         return values
 
 

@@ -475,7 +475,7 @@ ELSEWHERE = {
     ('body', 'subtree_mass'),
     *(('actuator', name) for name in ('gain', 'bias', 'delay')),
     *(('sensor', name) for name in ('gain', 'bias', 'delay')),
-    *(('sequence', f'initial_{part}') for part in ('qpos', 'qvel', 'act')),
+    *(('sequence', f'initial_{part}') for part in ('qpos', 'qvel', 'turn', 'act')),
     ('sequence', 'arrival_offset'),
     *(('tendon', name) for name in ('play', 'deadband')),
     ('actuator', 'forcelimit'),
