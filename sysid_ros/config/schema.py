@@ -514,10 +514,10 @@ class DataConfig(Section):
         description='actuators that were off, names or patterns: they exert nothing and need no '
         'commands',
     )
-    base: Literal['free', 'fixed'] = Field(
+    base: Literal['free', 'measured', 'fixed'] = Field(
         default='free',
-        description='what the base of a robot does that floats in the model: that, or nothing, as '
-        'on a stand',
+        description='what the base of a robot does that floats in the model: that, what was '
+        'measured of it, or nothing, as on a stand',
     )
     sensors: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         default=None, description='sensors that are compared, names or patterns; default all mapped'

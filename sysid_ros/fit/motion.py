@@ -11,7 +11,7 @@ with power model", ICRA 1997).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import mujoco
@@ -19,11 +19,15 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.lag import only
+from sysid_ros.alignment.segments import initial_state
+from sysid_ros.errors import FitError
 from sysid_ros.fit.differences import CLEARLY
 from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST
 from sysid_ros.model.elements import SCALAR_JOINTS, is_orientation, posed_joint
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
+from sysid_ros.simulation.bases import free_joint
 from sysid_ros.simulation.inverse import fixed_tendons, force_weights, meaning, slowest
 from sysid_ros.simulation.runs import SENSORS, Run, prepare
 
@@ -109,7 +113,7 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
         return 'the model has no joints'
     for run in runs:
         known = measured_joints(model, run).position
-        placed = placed_bodies(model, run)
+        placed = placed_bodies(model, run.sequence)
         for dof, joint in enumerate(model.dof_jntid.tolist()):
             if joint in placed:
                 continue
@@ -122,9 +126,12 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
     return None
 
 
-def placed_bodies(model: mujoco.MjModel, run: Run) -> frozenset[int]:
-    """Return the free joints of which a sequence measures position and orientation."""
-    names = {name for series in run.sequence.measurements for name in series.names}
+def placed_bodies(model: mujoco.MjModel, sequence: Trajectory) -> frozenset[int]:
+    """Return the free joints of which a sequence measures or prescribes where they are."""
+    prescribed = sequence.base.names if sequence.base is not None else ()
+    if prescribed:
+        return frozenset(free_joint(model, body) for body in prescribed)
+    names = {name for series in sequence.measurements for name in series.names}
     posed = {(posed_joint(model, name), is_orientation(model, name)) for name in names}
     return frozenset(
         joint for joint, _ in posed if joint >= 0 and {(joint, False), (joint, True)} <= posed
@@ -158,25 +165,18 @@ def smoothed(
     itself is higher than that of the forces, and noise need not be white. Joints that are not
     measured stay where they start, (nq,).
     """
-    interval = min(float(np.median(np.diff(channel.times))) for channel in positions.values())
-    begin = max(channel.times[0] for channel in positions.values()) / interval
-    end = min(channel.times[-1] for channel in positions.values()) / interval
-    first, last = int(np.ceil(begin - _ON_GRID)), int(np.floor(end + _ON_GRID))
-    if last - first < FEWEST_SAMPLES:
+    even = _evened(positions, by_forces=by_forces)
+    if even is None:
         return None
-    times: Array = interval * np.arange(first, last + 1, dtype=np.float64)
-    even = {dof: resampled(channel, times) for dof, channel in positions.items()}
-    slowest_cutoff = _FEWEST_PERIODS / (times[-1] - times[0])
-    cutoffs = np.array([_cutoff(own, interval, white=not by_forces) for own in even.values()])
-    moving = cutoffs[np.isfinite(cutoffs)] if np.isfinite(cutoffs).any() else slowest_cutoff
-    cutoff = float(np.clip(np.median(moving), slowest_cutoff, _HIGHEST_CUTOFF / interval))
+    interval, first, cutoff = even.interval, even.first, even.cutoff
+    times = interval * (first + np.arange(even.rows, dtype=np.float64))
     kernel, wide = (
         np.asarray(scipy.signal.butter(_ORDER, each, output='sos', fs=1 / interval))
         for each in (cutoff, _WIDER * cutoff if by_forces else cutoff)
     )
     qpos, qvel, qacc = np.zeros((3, len(times), model.nv))
     qpos[:] = start[model.jnt_qposadr[model.dof_jntid]]
-    for dof, values in even.items():
+    for dof, values in even.channels.items():
         qpos[:, dof] = low_pass(wide, values)
         curve = scipy.interpolate.CubicSpline(times, qpos[:, dof])
         qvel[:, dof] = curve(times, 1)
@@ -184,6 +184,87 @@ def smoothed(
     stride = max(int(1.0 / (_ROWS_PER_PERIOD * cutoff * interval)), 1)
     return PrescribedMotion(
         interval, first, qpos, qvel, qacc, slowest(qvel), kernel, cutoff, stride
+    )
+
+
+class _Evened(NamedTuple):
+    """Channels on an even grid, and the cut-off of a low-pass that leaves little of their noise."""
+
+    interval: float  # seconds from row to row
+    first: int  # number of the first row, counted from time zero
+    rows: int
+    cutoff: float  # Hz
+    channels: dict[int, Array]  # (n,) each
+
+
+def _evened(channels: dict[int, JointSamples], *, by_forces: bool = False) -> _Evened | None:
+    """Return channels at even instants while all are measured; None where these are few."""
+    interval = min(float(np.median(np.diff(channel.times))) for channel in channels.values())
+    begin = max(channel.times[0] for channel in channels.values()) / interval
+    end = min(channel.times[-1] for channel in channels.values()) / interval
+    first, last = int(np.ceil(begin - _ON_GRID)), int(np.floor(end + _ON_GRID))
+    if last - first < FEWEST_SAMPLES:
+        return None
+    times: Array = interval * np.arange(first, last + 1, dtype=np.float64)
+    even = {key: resampled(channel, times) for key, channel in channels.items()}
+    slowest_cutoff = _FEWEST_PERIODS / (times[-1] - times[0])
+    cutoffs = np.array([_cutoff(own, interval, white=not by_forces) for own in even.values()])
+    moving = cutoffs[np.isfinite(cutoffs)] if np.isfinite(cutoffs).any() else slowest_cutoff
+    cutoff = float(np.clip(np.median(moving), slowest_cutoff, _HIGHEST_CUTOFF / interval))
+    return _Evened(interval, first, len(times), cutoff, even)
+
+
+def with_measured_bases(
+    model: mujoco.MjModel, sequence: Trajectory, bodies: Mapping[int, str]
+) -> Trajectory:
+    """Return a sequence in which bodies that float move as they were measured.
+
+    What says so is compared no more. Positions and quaternions pass a zero-phase low-pass, as
+    positions of joints do.
+
+    Args:
+        model: The model.
+        sequence: What was recorded.
+        bodies: Free joint to the name of its body.
+
+    Raises:
+        FitError: Position and orientation of a body are not both measured, or not for long.
+    """
+    placed = placed_bodies(model, sequence)
+    for joint, body in bodies.items():
+        if joint not in placed:
+            raise FitError(
+                f'Expected the position and the orientation of {body!r} in {sequence.name!r}, as '
+                'base: measured follows both, found that they are not both mapped.'
+            )
+    instants = np.unique(np.concatenate([series.times for series in sequence.measurements]))
+    states = np.array([initial_state(model, sequence.measurements, at).qpos for at in instants])
+    channels = {}
+    for joint in bodies:
+        place = int(model.jnt_qposadr[joint])
+        quaternions = states[:, place + 3 : place + 7]
+        # Both signs are the same orientation.
+        opposite = np.sum(quaternions[1:] * quaternions[:-1], axis=1) < 0
+        quaternions[1:] *= np.cumprod(np.where(opposite, -1.0, 1.0))[:, None]
+        for column in range(place, place + 7):
+            channels[column] = JointSamples(instants, states[:, column])
+    even = _evened(channels)
+    if even is None:
+        raise FitError(
+            f'Expected {FEWEST_SAMPLES} or more poses in {sequence.name!r} to follow them, found '
+            'fewer.'
+        )
+    kernel = scipy.signal.butter(_ORDER, even.cutoff, output='sos', fs=1 / even.interval)
+    times = even.interval * (even.first + np.arange(even.rows, dtype=np.float64))
+    values = np.stack([low_pass(kernel, own) for own in even.channels.values()], axis=1)
+    mapping = {
+        body: (SignalType.MjStateQPos, 7 * number + np.arange(7))
+        for number, body in enumerate(bodies.values())
+    }
+    return dataclasses.replace(
+        sequence,
+        base=TimeSeries(times, values, mapping),
+        measurements=only(sequence.measurements, lambda n: posed_joint(model, n) not in bodies),
     )
 
 

@@ -283,7 +283,8 @@ def _impossible(residuals: Residuals) -> str | None:
 def _floats(residuals: Residuals) -> bool:
     """Return whether a body floats: what it touches makes its motion hard to predict for long."""
     (simulator,) = residuals.simulators
-    return bool(np.any(simulator.model.jnt_type == mujoco.mjtJoint.mjJNT_FREE))
+    is_free = simulator.model.jnt_type == mujoco.mjtJoint.mjJNT_FREE
+    return bool(np.any(is_free) and simulator.runs[0].forces is None)
 
 
 def _is_near(context: FitContext, found: Judged) -> bool:

@@ -91,6 +91,7 @@ def cut(
         commands=tuple(commands),
         measurements=tuple(measurements),
         replaced=trajectory.replaced - begin,
+        base=None if trajectory.base is None else _rows(trajectory.base, slice(None), begin),
     )
 
 

@@ -245,6 +245,8 @@ class Trajectory:
             reached the first point of that, s; messages may be late by different times.
         sampled: Whether measured forces of actuators are read at their stamps, under the command
             that is in force at that instant, and not averaged over a time step.
+        base: Where floating bodies are, if their motion is prescribed: of each, by its name, seven
+            columns, position in m and quaternion.
     """
 
     name: str
@@ -260,6 +262,7 @@ class Trajectory:
     applied: frozenset[str] = frozenset()
     replaced: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
     sampled: bool = False
+    base: TimeSeries | None = None
 
     def __post_init__(self) -> None:
         for name in ('commands', 'measurements'):

@@ -24,6 +24,7 @@ from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import SLOWEST_UPDATE, SignalType, TimeSeries, Trajectory
 from sysid_ros.signals.rotations import nearest_rotation_vectors
 from sysid_ros.signals.setpoints import STEP_NS
+from sysid_ros.simulation.bases import prescribed
 
 Array = NDArray[np.float64]
 
@@ -520,6 +521,8 @@ class Run:
     commands: tuple[Command, ...]
     readings: tuple[Readings, ...]  # of each measured series, one per recorded field it is in
     timestep: float  # of the simulation, s
+    #: (steps, nv) forces that lead floating bodies where they were measured; None where none are.
+    forces: Array | None = None
 
 
 def prepare(
@@ -547,6 +550,11 @@ def prepare(
                 f'the model has {size}.'
             )
     commands = tuple(_commands(model, sequence))
+    qpos = np.asarray(sequence.initial_qpos, dtype=np.float64)
+    qvel = np.asarray(sequence.initial_qvel, dtype=np.float64)
+    forces = None
+    if sequence.base is not None:
+        qpos, qvel, forces = prescribed(model, sequence.base, (qpos, qvel), timestep, steps)
     readings = [
         each
         for series in sequence.measurements
@@ -555,8 +563,8 @@ def prepare(
     return Run(
         sequence,
         steps,
-        np.asarray(sequence.initial_qpos, dtype=np.float64),
-        np.asarray(sequence.initial_qvel, dtype=np.float64),
+        qpos,
+        qvel,
         _activation(model, sequence, commands),
         commands,
         tuple(
@@ -564,6 +572,7 @@ def prepare(
             for number, each in enumerate(readings)
         ),
         timestep,
+        forces,
     )
 
 

@@ -32,6 +32,7 @@ from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.signals import Trajectory
+from sysid_ros.simulation.bases import weighted
 from sysid_ros.simulation.runs import (
     ROUNDING,
     SENSORS,
@@ -59,6 +60,9 @@ _LARGEST_DRIVEN_RECORD = 128e6
 _MOST_KEPT = 256
 #: The state vector that holds nothing but the time.
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
+#: What is set before each step.
+_CONTROLS = mujoco.mjtState.mjSTATE_CTRL.value
+_CONTROLS_AND_FORCES = _CONTROLS | mujoco.mjtState.mjSTATE_QFRC_APPLIED.value
 #: The number of contacts, and what tells simulations whether to look for them.
 _CONTACTS, _FLAGS = 'ncon', 'opt.disableflags'
 #: Recorded after each step, so that row k describes the state at ``(k + 1) * timestep``.
@@ -531,6 +535,12 @@ class Simulator:
         if not build and model.actuator_delay.any():
             self.model = model.__copy__()
             self.model.actuator_delay[:] = 0.0
+        bases = {body for each in sequences if each.base is not None for body in each.base.names}
+        if bases:
+            if build is not None or drives is not None:
+                what = 'servos' if build is None else 'parameters that the compiler reads'
+                raise FitError(f'Expected no {what} beside base: measured, found some.')
+            self.model = weighted(self.model, sorted(bases))
         self.threads = threads or os.cpu_count() or 1
         self._written = [(t, j) for j, p in enumerate(self.parameters) for t in p.targets]
         self.drives, self._stepper = drives, None
@@ -786,7 +796,7 @@ class Simulator:
             item: self._pool.buffer(item, (count, steps, width))
             for item, width in zip(self._record, self._widths, strict=True)
         }
-        self._rollout(batch, control, out, candidates[which], runs, beside)
+        self._rollout(batch, self._with_forces(control, runs), out, candidates[which], runs, beside)
         self.rollouts += count
         for told, own in groups:
             run, rows = int(runs[own.start]), {k: v[own] for k, v in out.items()}
@@ -820,6 +830,17 @@ class Simulator:
                 found += [(variants[run][which[at]], slice(at, at + 1)) for at in own]
         return found
 
+    def _with_forces(self, control: Array, runs: NDArray[np.int64]) -> Array:
+        """Return (m, steps, nu) controls, with forces where the motion of bodies is prescribed."""
+        if self.runs[0].forces is None:
+            return control
+        forces = np.zeros((*control.shape[:2], self.model.nv))
+        for own, run in zip(forces, runs, strict=True):
+            known = self.runs[run].forces
+            if known is not None:
+                own[: len(known)] = known
+        return np.concatenate([control, forces], axis=2)
+
     def _rollout(
         self,
         batch: Batch,
@@ -832,17 +853,18 @@ class Simulator:
         """Simulate the first of a batch under (m, steps, nu) controls."""
         count, steps, _ = control.shape
         ids = np.arange(count)
+        spec = _CONTROLS if self.runs[0].forces is None else _CONTROLS_AND_FORCES
         with unlogged():
             if self._stepper is not None:
                 self._stepper.roll(batch, control, candidates, out)
             elif self._contacts is None:
-                batch.rollout(steps, control, record=self._record, ids=ids, out=out)
+                batch.rollout(steps, control, spec, record=self._record, ids=ids, out=out)
             else:
                 free = self._contacts.free(beside)[runs]
                 flags = self.model.opt.disableflags
                 batch.expand(_FLAGS)[:count] = flags | np.where(free, WITHOUT, 0)
                 record = self._record if free.all() else (*self._record, _CONTACTS)
-                found = batch.rollout(steps, control, record=record, ids=ids, out=out)
+                found = batch.rollout(steps, control, spec, record=record, ids=ids, out=out)
                 for place in np.flatnonzero(~free):
                     self._contacts.note(candidates[place], runs[place], found[_CONTACTS][place])
 

@@ -37,7 +37,6 @@ from sysid_ros.uncertainty.model_errors import Lacking, lacking
 from sysid_ros.uncertainty.verdicts import (
     Combination,
     Interval,
-    VerdictKind,
     model_limited,
     verdicts,
 )

@@ -48,7 +48,7 @@ from sysid_ros.errors import (
 )
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.regression import servo_gains
-from sysid_ros.model.elements import driven_joint
+from sysid_ros.model.elements import driven_joint, is_orientation, posed_joint
 from sysid_ros.model.loading import (
     compile_spec,
     free_joints,
@@ -207,7 +207,8 @@ class CalibrationProposal:
     namespace: str = ''
     sensors: tuple[str, ...] = ()  # that are compared; empty for all
     estimator: str = 'auto'
-    base: str = ''  # the body that floats in the model, and is taken to be fixed
+    base: Literal['free', 'measured', 'fixed'] = 'free'  # see `CalibrationConfig`
+    floating: str = ''  # the bodies that float in the model, of which that says something else
     problem: str = ''  # why nothing could be tried; empty where it was
 
     @property
@@ -296,7 +297,7 @@ def propose_calibration(
     training = [bag for path, bag in columns.items() if roles[path][0] == 'train']
     observer.stage('looking for the joints of the model')
     source = read_model(model, packages)
-    spec, base = _standing(source.spec, model, training[0])
+    spec, base, floating = _based(source.spec, model, training[0])
     mapping = _mapping(spec, model, max(training, key=_seconds))
     unanswered = [
         pair.name
@@ -330,7 +331,8 @@ def propose_calibration(
     speed = mujoco.mjtSensor.mjSENS_JOINTVEL
     others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
-    lacks = listed(dict.fromkeys(name.rsplit('_', 1)[-1] for name in implied_sensors(spec)))
+    implied = [name for name in implied_sensors(spec) if posed_joint(compiled, name) < 0]
+    lacks = listed(dict.fromkeys(name.rsplit('_', 1)[-1] for name in implied))
     notes = (
         *source.description.notes,
         f'It has no sensors of {lacks} of its joints: these are implied.' if lacks else '',
@@ -355,6 +357,7 @@ def propose_calibration(
         ),
         notes=(silent,) if still else (),
         base=base,
+        floating=floating,
         questions=tuple(_questions(mapping, reports)),
         packages=packages,
         namespace=namespace,
@@ -368,11 +371,27 @@ def propose_calibration(
     return _tried(proposal, observer)
 
 
-def _standing(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> tuple[mujoco.MjSpec, str]:
-    """Return a model whose robot stands where nothing measures it, and the body that floats."""
+def _based(
+    spec: mujoco.MjSpec, path: Path, bag: BagColumns
+) -> tuple[mujoco.MjSpec, Literal['free', 'measured', 'fixed'], str]:
+    """Return a model as its robot stands, what its base does, and the bodies that float.
+
+    It is fixed where nothing measures it, and moves as measured where all of its pose is and there
+    is nothing in the world for a robot to stand on, which would have to be as high to the tenth of
+    a millimetre.
+    """
     model = compile_spec(spec, path)
-    floating = floating_bases(model, [pair.name for pair in vector_pairs(bag, model)])
-    return (on_fixed_base(spec, model) if floating else spec), ', '.join(floating.values())
+    names = [pair.name for pair in vector_pairs(bag, model)]
+    if fixed := floating_bases(model, names):
+        return on_fixed_base(spec, model), 'fixed', listed(fixed.values())
+    floating = floating_bases(model, ())
+    told = {(posed_joint(model, name), is_orientation(model, name)) for name in names}
+    solid = (model.geom_contype | model.geom_conaffinity) > 0
+    stands = np.any(solid & (model.body_weldid[model.geom_bodyid] == 0))
+    measured = all({(joint, False), (joint, True)} <= told for joint in floating)
+    if floating and measured and not stands:
+        return spec, 'measured', listed(floating.values())
+    return spec, 'free', ''
 
 
 def _told_nothing(model: Path, found: str) -> AlignmentError:
@@ -726,7 +745,7 @@ def config_of(proposal: CalibrationProposal) -> CalibrationConfig:
             'package_path': proposal.packages,
             'namespace': proposal.namespace,
             'estimator': proposal.estimator,
-            'base': 'fixed' if proposal.base else 'free',
+            'base': proposal.base,
             'bags': [
                 {'path': glob.escape(str(bag.path)), 'role': 'train'}
                 for bag in proposal.of_role('train')
@@ -886,9 +905,14 @@ namespace: {scalar(proposal.namespace)}
 # positions, and filter them.
 sensors: [{', '.join(map(scalar, proposal.sensors))}]
 """
-    if proposal.base:
+    if proposal.base == 'measured':
         optional += f"""
-# Nothing recorded says where {proposal.base} is, which floats in the model: the robot is taken
+# The pose of {proposal.floating} is not compared, but followed: it floats in the model.
+base: measured
+"""
+    if proposal.base == 'fixed':
+        optional += f"""
+# Nothing recorded says where {proposal.floating} is, which floats in the model: the robot is taken
 # to have stood fixed, as on a stand. If it moved, record and map the pose of that body.
 base: fixed
 """

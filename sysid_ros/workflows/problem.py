@@ -58,6 +58,7 @@ from sysid_ros.config.schema import (
 )
 from sysid_ros.errors import BagError, ConfigError, FitError, ParameterError, listed, nearest
 from sysid_ros.files import beside
+from sysid_ros.fit.motion import with_measured_bases
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
 from sysid_ros.model.elements import driven_joint, position_joint
@@ -282,11 +283,6 @@ def subject_of(config: CalibrationConfig) -> Subject:
     found = Subject(read_model(config.model, config.package_path), {})
     spec = found.model.spec
     mapping = mapping_of(config)
-    # Names alone pair nothing but joints.
-    mapped = set() if mapping == 'auto' else set(mapping.sensors)
-    if config.base == 'free':
-        known = mapped.intersection(sensor.name for sensor in spec.sensors)
-        check_base(compile_spec(spec, config.model), known)
     if mapping != 'auto':
         add_actuators(spec, mapping.actuators)
     elif takes_efforts(spec):
@@ -343,6 +339,8 @@ def load(
         observer.stage(f'reading {path}')
         columns = bags_read.pop(path, None) or read_columns(path, config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
+        if config.base == 'free':
+            check_base(model, [p.name for p in pairing.pairs if p.role is PairRole.SENSOR])
         if look is not None:
             look(columns, role, model)
         try:
@@ -380,6 +378,20 @@ def load(
         CalibrationBag(path, role, without_late(_compared(alignment, config), model, late))
         for path, role, alignment in read
     )
+    if config.base == 'measured':
+        bases = floating_bases(model, ())
+        recordings = tuple(
+            dataclasses.replace(
+                each,
+                alignment=dataclasses.replace(
+                    each.alignment,
+                    sequences=tuple(
+                        with_measured_bases(model, own, bases) for own in each.alignment.sequences
+                    ),
+                ),
+            )
+            for each in recordings
+        )
     servos = joints_of(config.servos, model)
     left_out = f'{len(short)} of {len(bags)} bags are left out: {short[0][1]}' if short else ''
     problem = Problem(spec, model, recordings, early, source, servos, tuple(refused), left_out)

@@ -41,6 +41,7 @@ BODIES = """<mujoco>
   {}
 </mujoco>
 """
+POSE = ['base_position', 'base_orientation']
 IMPLIED = [
     f'{joint}_{quantity}'
     for joint in ('hip', 'knee')
@@ -57,10 +58,10 @@ def _file(folder: Path, sensors: str) -> Path:
 @pytest.mark.parametrize(
     ('own', 'expected'),
     [
-        ('<gyro name="gyro" site="imu"/>', ['gyro', *IMPLIED]),
-        ('<jointvel name="v" joint="hip"/>', ['v', IMPLIED[0], *IMPLIED[2:]]),
+        ('<gyro name="gyro" site="imu"/>', ['gyro', *POSE, *IMPLIED]),
+        ('<jointvel name="v" joint="hip"/>', ['v', *POSE, IMPLIED[0], *IMPLIED[2:]]),
         # A name that is taken is not given twice.
-        ('<gyro name="hip_effort" site="imu"/>', ['hip_effort', *IMPLIED[:2], *IMPLIED[3:]]),
+        ('<gyro name="hip_effort" site="imu"/>', ['hip_effort', *POSE, *IMPLIED[:2], *IMPLIED[3:]]),
     ],
 )
 def test_named_hinges_and_slides_have_the_sensors_that_the_model_lacks(
@@ -74,7 +75,7 @@ def test_named_hinges_and_slides_have_the_sensors_that_the_model_lacks(
 
 def test_implied_sensors_are_known_again_in_a_copy(tmp_path: Path):
     spec = load_spec(_file(tmp_path, '')).copy()
-    assert implied_sensors(spec) == IMPLIED
+    assert implied_sensors(spec) == [*POSE, *IMPLIED]
     drop_implied(spec)
     assert spec.compile().nsensor == 0
 
@@ -97,7 +98,7 @@ def test_a_motor_that_has_a_constant_force_implies_what_a_motor_does(tmp_path: P
     written = write_model(path, [(target, 0.5)], tmp_path / 'identified', {'m': 0.3})
     assert written.edited
     assert load_model(written.path).actuator_biasprm[0, 0] == 0.3
-    assert implied_sensors(load_spec(written.path)) == [IMPLIED[0], *IMPLIED[2:]]
+    assert implied_sensors(load_spec(written.path)) == [*POSE, IMPLIED[0], *IMPLIED[2:]]
 
 
 SERVOS = ['hip_servo', 'knee_motor', 'slip_velocity_servo', 'nothing_servo', 'hip']
@@ -216,7 +217,7 @@ def test_what_shows_by_files_that_are_not_there_is_left_out_with_a_note(tmp_path
     assert 'left out: arm.obj, sub/tip.stl, ground.png, arm.skn, skin.png, ' in note
     assert note.endswith('that changes the contacts of world, hand.')
     assert (model.ngeom, model.nmesh, model.ntex, model.nhfield, model.npair) == (2, 0, 0, 0, 0)
-    assert [sensor.name for sensor in spec.sensors][:1] == ['hip_position']
+    assert [sensor.name for sensor in spec.sensors][2:3] == ['hip_position']
     assert model.body('arm').mass == 2
 
 
