@@ -98,10 +98,12 @@ def identified(
     nominal: mujoco.MjModel,
     paths: Sequence[str],
     mapping: Literal['auto'] | MappingConfig = 'auto',
+    *,
+    shared: bool = False,
 ) -> Identification:
     """Return what is found from a bag, whose motion has to be one run."""
     (run,) = align(recorded, nominal, map_columns(recorded, nominal, mapping), 'auto').sequences
-    unknowns = [each for path in paths for each in make_unknowns(path, nominal)]
+    unknowns = [each for path in paths for each in make_unknowns(path, nominal, shared=shared)]
     return identify(nominal, unknowns, [run], options=FitOptions(threads=1))
 
 
