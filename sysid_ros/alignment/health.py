@@ -182,6 +182,12 @@ class FindingKind(StrEnum):
         Grade.NOTE,
         'Velocities are slopes of positions; without efforts, motion alone shows masses and gains.',
     )
+    REFERENCE_JUMP = (
+        'reference jump',
+        Grade.FAULT,
+        'Orientations before and after it have different references, and the fit follows both.',
+        'Keep what is on one side of it by segments.times, or leave the sensor out of the mapping.',
+    )
     REORDERED_STAMP = (
         'reordered stamp',
         Grade.CAUTION,

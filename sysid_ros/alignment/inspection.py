@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.health import (
     CLEAR,
     ERRORS,
+    FACTOR,
     FEW,
     GAP_PERIODS,
     LITTLE,
@@ -39,6 +40,7 @@ from sysid_ros.alignment.health import (
 from sysid_ros.alignment.lag import MOST_SAMPLES, Lag, lag, usual, velocity_lag
 from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.pairs import (
+    QUATERNION,
     SENSOR_FIELDS,
     Pair,
     PairRole,
@@ -522,13 +524,18 @@ def column_faults(
 ) -> list[HealthFinding]:
     """Find what bends a fit to measured columns: limits, spikes, velocities that contradict."""
     measured = [pair for pair in pairing.pairs if pair.role is PairRole.SENSOR]
-    names = {column_name(pair.topic, pair.field, pair.label) for pair in measured}
+    names = {
+        column_name(pair.topic, pair.field, label)
+        for pair in measured
+        for label in (pair.label, '')
+    }
     topics = [topic for topic in bag.topics if topic.topic in {pair.topic for pair in measured}]
     stamped, _ = stamp_topics(bag, {topic.topic for topic in topics}, stamps)
     times = {topic: item.times_ns for topic, item in stamped.items()}
     found = [*joint_findings(bag.path.name, joints_of_model(bag, model, pairing, times))]
     for topic in topics:
         found += _channel_findings(bag.path.name, _report_channels(topic))
+        found += _reference_jumps(bag.path.name, topic, times[topic.topic])
     return [item for item in found if item.subject in names and item.kind.grade is Grade.FAULT]
 
 
@@ -545,6 +552,7 @@ def _findings(
             each += _topic_findings(bag, topic, found.stamped[topic.topic])
             each += _channel_findings(bag.path.name, channels[topic.topic])
             each += _turned(bag.path.name, topic)
+            each += _reference_jumps(bag.path.name, topic, found.stamped[topic.topic].times_ns)
     each += joint_findings(bag.path.name, found.joints)
     # What the mapping says of a column comes first.
     said = {(item.subject, item.kind) for item in mapped}
@@ -599,6 +607,45 @@ def _turned(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
             channel = column_name(topic.topic, field.name, label)
             detail = 'jumps by a turn; read on without'
             yield HealthFinding(bag, channel, FindingKind.WRAPS, jumps, detail)
+
+
+def _reference_jumps(
+    bag: str, topic: TopicColumns, times_ns: NDArray[np.int64]
+) -> Iterator[HealthFinding]:
+    """Find orientations that go on from elsewhere, by the (n,) times of a topic's rows, ns.
+
+    Such a step is far above those before and after it, and takes less time than anything needs to
+    turn and come to rest. A spike turns back; repeated orientations are no steps; what happens in a
+    gap is unknown.
+    """
+    for field in topic.fields:
+        if set(field.labels) != set(QUATERNION):
+            continue
+        there = np.isfinite(field.values).all(axis=1) & field.values.any(axis=1)
+        values, times = field.values[there], times_ns[there]
+        rows = longest_increasing(times)
+        turned = values[rows] / np.linalg.norm(values[rows], axis=1, keepdims=True)
+        # A quaternion and its opposite are the same orientation.
+        chords = [np.linalg.norm(turned[1:] - sign * turned[:-1], axis=1) for sign in (1, -1)]
+        angles = 4 * np.arcsin(np.min(chords, axis=0) / 2)
+        steps = np.flatnonzero(angles > ROUNDING)
+        if len(steps) <= MANY:
+            continue
+        seconds = np.diff(times[rows])[steps] / SECOND_NS
+        rates = angles[steps] / seconds
+        near = np.lib.stride_tricks.sliding_window_view(rates, 2 * _SEVERAL + 1)
+        around = np.max(np.delete(near, _SEVERAL, axis=1), axis=1)
+        inner = slice(_SEVERAL, -_SEVERAL)
+        fast = rates[inner] > np.maximum(FACTOR * around, _SPIKE * np.median(rates))
+        jumps = steps[inner][fast & (seconds[inner] < RESPONSE_S / _SPIKE)]
+        if len(jumps):
+            at = (times[rows][jumps[:_SEVERAL] + 1] - times_ns[0]) / SECOND_NS
+            detail = (
+                f'turns by {np.degrees(angles[jumps].max()):.0f}° from one message to the next at '
+                f'{", ".join(f"{when:.3f}" for when in at)} s, and goes on from there'
+            )
+            channel = column_name(topic.topic, field.name, '')
+            yield HealthFinding(bag, channel, FindingKind.REFERENCE_JUMP, len(jumps), detail)
 
 
 def _channel_findings(bag: str, reports: list[ChannelReport]) -> Iterator[HealthFinding]:

@@ -45,6 +45,7 @@ from sysid_ros.alignment.health import (
 )
 from sysid_ros.alignment.pairs import (
     ARRAY,
+    NO_FORCE,
     SAME_CORE,
     SENSOR_FIELDS,
     FieldsOf,
@@ -55,6 +56,7 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     applied_fields,
+    are_switched,
     column_name,
     command_quantity,
     commanded_fields,
@@ -85,7 +87,7 @@ from sysid_ros.bags.message_types import (
 )
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, listed, nearest
-from sysid_ros.model.elements import driven_joint
+from sysid_ros.model.elements import driven_joint, sensor_unit
 from sysid_ros.model.loading import (
     ActuatorKind,
     add_actuators,
@@ -150,6 +152,16 @@ def map_columns(
             raise AlignmentError(
                 f'The mapping pairs {pair.role.value} {pair.name!r} with {channel}, '
                 'which has no finite value in the bag.'
+            )
+        if (
+            pair.role is PairRole.SENSOR
+            and sensor_unit(model, pair.name) == 'N'
+            and 'scale' not in mapping.sensors[pair.name].model_fields_set
+            and are_switched(raw_values(bag, pair))
+        ):
+            raise AlignmentError(
+                f'The mapping pairs sensor {pair.name!r} with {channel}, which is 0 or 1: '
+                f'{NO_FORCE}.'
             )
         if pair.role is PairRole.SENSOR and pair[2:5] in dead:
             detail = f'never changes; kept as {pair.name!r} because the mapping names it'

@@ -86,6 +86,11 @@ FieldsOf = Callable[[TopicColumns, Quantity], Iterator[Field]]
 Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
 
 
+#: What is said of booleans where a sensor is one of contact.
+NO_FORCE = (
+    'the sensor reads a force in N, a boolean only tells that something is touched, which '
+    'segments.contacts may leave out'
+)
 #: Limits within which all is.
 ANY = (-math.inf, math.inf)
 
@@ -257,7 +262,11 @@ def without_counterpart(
         kind = UnmappedKind(role.value)
         left = (item for item in names if (role, item) not in elements)
         found += [
-            Unmapped(kind, item or '(unnamed)', reason)
+            Unmapped(
+                kind,
+                item or '(unnamed)',
+                (role is PairRole.SENSOR and _no_force(bag, model, item)) or reason,
+            )
             for item in left
             if (kind, item) not in explained
         ]
@@ -311,6 +320,26 @@ def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64
         if np.count_nonzero(rivals >= shared[row, column]) == 2:  # noqa: PLR2004 (itself, twice)
             found[row, column] = max(found[row, column], SAME_CORE)
     return found
+
+
+def are_switched(values: NDArray[np.float64]) -> bool:
+    """Whether (n,) values are those of a boolean that changes: 0 and 1, and no other."""
+    return set(np.unique(values[np.isfinite(values)]).tolist()) == {0.0, 1.0}
+
+
+def _no_force(bag: BagColumns, model: mujoco.MjModel, sensor: str) -> str:
+    """Say why the booleans of a bag are not the force of a touch sensor; empty without any."""
+    row = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, sensor)
+    if row < 0 or model.sensor_type[row] != mujoco.mjtSensor.mjSENS_TOUCH:
+        return ''
+    switched = [
+        column_name(topic.topic, field.name, label)
+        for topic in bag.topics
+        for field in topic.fields
+        for label, values in zip(field.labels, field.values.T, strict=True)
+        if are_switched(values)
+    ]
+    return f'{NO_FORCE}: {listed(switched)}' if switched else ''
 
 
 def in_words(score: float) -> str:

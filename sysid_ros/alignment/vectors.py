@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -152,7 +153,26 @@ def vector_pairs(
             reason += '; w first in the model, last in ROS'
         where = topic.topic, field.name, labels
         found.append(VectorPair(name, *where, scale, score, reason))
-    return found
+    return [_as_its_force(model, pair, found) for pair in found]
+
+
+def _as_its_force(
+    model: mujoco.MjModel, pair: VectorPair, found: Sequence[VectorPair]
+) -> VectorPair:
+    """Return a torque with the sign of the force of the same site and wrench, which motion tells.
+
+    Whether a wrench acts on the tool or on the arm holds for all of it.
+    """
+    kinds = mujoco.mjtSensor.mjSENS_TORQUE, mujoco.mjtSensor.mjSENS_FORCE
+    torque = model.sensor(pair.name)
+    for each in found if torque.type[0] == kinds[0] else ():
+        force = model.sensor(each.name)
+        same_site = force.type[0] == kinds[1] and force.objid[0] == torque.objid[0]
+        wrenches = [(own.topic, own.field.rpartition('.')[0]) for own in (pair, each)]
+        if same_site and wrenches[0] == wrenches[1] and each.scale < 0:
+            reason = f'{pair.reason}; with the other sign, as its force {each.name!r}'
+            return pair._replace(scale=-pair.scale, reason=reason)
+    return pair
 
 
 def _read(likeness: _Likeness) -> str:
@@ -248,7 +268,10 @@ def _likeness(
     for sign in (1.0, -1.0):
         values = sign * factor * measured
         total = max(float(np.sum(values**2)), 1e-300)
-        turn = Rotation.align_vectors(values, predicted)[0]
+        with warnings.catch_warnings():
+            # Vectors of one direction, as of a base at rest, do not tell a turn about it.
+            warnings.simplefilter('ignore', UserWarning)
+            turn = Rotation.align_vectors(values, predicted)[0]
         straight, turned = (
             1.0 - float(np.sum((values - each) ** 2)) / total
             for each in (predicted, turn.apply(predicted))

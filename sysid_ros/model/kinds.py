@@ -722,9 +722,9 @@ _SENSOR: dict[str, Kind] = {
 }
 
 _OPTIONS: dict[str, Kind] = {
-    'gravity': _field('m/s²', _ANY, option('gravity'), size=3),
-    'wind': _field('m/s', _ANY, option('wind'), size=3),
-    'magnetic': _field('T', _ANY, option('magnetic'), size=3),
+    'gravity': _field('m/s²', _ANY, option('gravity'), size=3, bare='each'),
+    'wind': _field('m/s', _ANY, option('wind'), size=3, bare='each'),
+    'magnetic': _field('T', _ANY, option('magnetic'), size=3, bare='each'),
     'density': _field('kg/m³', _NONNEGATIVE, option('density')),
     'viscosity': _field('Pa·s', _NONNEGATIVE, option('viscosity')),
     'impratio': _field('1', _POSITIVE, option('impratio')),

@@ -184,7 +184,8 @@ def test_a_geom_without_a_mass_of_its_own_has_no_value() -> None:
         ('sensor/imu/bias', [0, 1, 2]),
         ('sensor/enc/bias', [None]),
         ('sensor/imu/delay', [None]),
-        ('option/gravity', [0]),
+        ('option/gravity', [0, 1, 2]),
+        ('option/o_friction', [0]),
     ],
 )
 def test_an_index_may_be_left_out_a_range_or_all(pattern: str, indices: list[int | None]) -> None:
