@@ -49,6 +49,7 @@ from sysid_ros.bags.tables import recordings
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import (
     CalibrationConfig,
+    CarriedParameter,
     MappingConfig,
     ParameterConfig,
     Role,
@@ -470,18 +471,20 @@ def parameters_of(
     for entry in (*config.parameters, *_effort_scales(config)):
         if training is None and of_sequence(entry.target):
             continue
-        found.extend(
-            make_unknowns(
-                entry.target,
-                scope,
-                name=entry.name,
-                initial=entry.initial,
-                bounds=entry.bounds,
-                shared=entry.shared,
-                scale=entry.scale,
-                prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
-            )
+        made = make_unknowns(
+            entry.target,
+            scope,
+            name=entry.name,
+            initial=entry.initial,
+            bounds=entry.bounds,
+            shared=entry.shared,
+            scale=entry.scale,
+            prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
         )
+        if isinstance(entry, CarriedParameter):
+            taken = _written(found, model)
+            made = tuple(u for u in made if not _written([u], model) <= taken)
+        found.extend(made)
     given = {target.path for unknown in found for target in unknown.targets}
     for servo in config.servos:
         if servo.identify != 'none':
@@ -492,6 +495,19 @@ def parameters_of(
             found += [u for u in own if not given & {target.path for target in u.targets}]
     check_distinct(found, model)
     return tuple(found)
+
+
+def _written(unknowns: Iterable[Unknown], model: mujoco.MjModel) -> set[object]:
+    """Return the numbers of a model that unknowns decide, or their paths where it has none."""
+    targets = [target for unknown in unknowns for target in unknown.targets]
+    return {place for t in targets for place in tuple(t.claims(model)) or (t.path,)}
+
+
+def carried_on(targets: Collection[str], config: CalibrationConfig) -> bool:
+    """Whether a file that carries on an earlier result asks for none of these targets itself."""
+    own = [e.target for e in config.parameters if not isinstance(e, CarriedParameter)]
+    attributes = [target.partition('[')[0] for target in own]
+    return not any(_is_any(target.partition('[')[0], attributes) for target in targets)
 
 
 def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:
