@@ -91,7 +91,7 @@ output: out
 
 LOAD = """
 memory: {previous: out, carry: true}
-bags: [{path: loaded}]
+bags: [{path: loaded}, {path: loaded_too, role: validate}]
 parameters: [{target: body/shin/mass}, {target: 'body/shin/ipos[2]'}]
 output: load_out
 """
@@ -116,8 +116,9 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = folder / 'arm.xml'
     model.write_text(PENDULUM)
     lengths = {'train_1': 3.0, 'train_2': 3.0, 'validate': 2.0, 'other': 2.0, 'worn': 3.0}
-    lengths['loaded'] = 3.0
+    lengths |= {'loaded': 3.0, 'loaded_too': 2.0}
     truths = {'other': OTHER_TRUTH, 'worn': WORN_TRUTH, 'loaded': LOADED_TRUTH}
+    truths['loaded_too'] = LOADED_TRUTH
     for seed, (name, seconds) in enumerate({**lengths, 'long': 60.0}.items()):
         _simulate(model, folder / name, truths.get(name, TRUTH), seconds, seed)
     return folder
@@ -286,7 +287,8 @@ def test_a_load_is_found_by_a_refit_with_a_file_that_carries_on_what_is_current(
     node: Node, problem: Path, recordings: Path
 ):
     assert node.ask('refit')[0]
-    shutil.copytree(recordings / 'loaded', problem.parent / 'loaded')
+    for bag in ('loaded', 'loaded_too'):
+        shutil.copytree(recordings / bag, problem.parent / bag)
     file = problem.parent / 'load.yaml'
     file.write_text(LOAD)
     assert node.change('config', str(file)) == (True, '')
@@ -306,6 +308,7 @@ def test_a_load_is_found_by_a_refit_with_a_file_that_carries_on_what_is_current(
     model = mujoco.MjModel.from_xml_string(node.latched('mjcf').data)
     assert model.body('shin').mass[0] == result['parameters'][0]['value']
     assert result['drift']['changed'] is False
+    assert node.status(f'idle: the last refit: {message}')[0] == OK
 
 
 def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
