@@ -458,11 +458,6 @@ class Known:
     names: tuple[str, ...]
     estimate: JointEstimate
 
-    def widened(self, factors: Array) -> Known:
-        """Return the same with (k,) times the standard deviations."""
-        spread = self.estimate.covariance * np.outer(factors, factors)
-        return Known(self.names, dataclasses.replace(self.estimate, covariance=spread))
-
     def prior(self, kept: Iterable[int] | None = None) -> JointPrior:
         """Return the distribution of all parameters or, whatever the others are, of some."""
         places = list(range(len(self.names)) if kept is None else kept)

@@ -18,7 +18,7 @@ import glob
 import math
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from sysid_ros.results.store import Memory, find, named
 from sysid_ros.signals import Trajectory
 from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.covariance import Difference, Known, difference
-from sysid_ros.uncertainty.inference import DataOnly, Identification, data_only, inferred
+from sysid_ros.uncertainty.inference import Identification, data_only, inferred
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
 from sysid_ros.workflows.problem import Problem, bags_of, carried_on, matched_names
 from sysid_ros.workflows.resuming import Iterates, Keeping
@@ -72,9 +72,6 @@ _SURELY = 4.0
 #: So much of the earlier information only keeps the new data's own fit from running away where
 #: they say nothing; what they say is computed without it.
 _ANCHOR = 1e-3
-#: New data that know a parameter by so many times less well than it was known hardly tell it: they
-#: would show no change that anybody would not see otherwise.
-_BLIND = 100.0
 #: Where a fit that was interrupted begins again, for people.
 _RESUMED = 'the last values of a fit that was interrupted'
 
@@ -585,23 +582,17 @@ def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
 
     parameters = problem.parameters
     now = {p.name: {target.path for target in p.targets} for p in parameters}
-    same = now
-    if config.memory.carry:
-        # What the file itself asks for is another now, as the inertia of a tool that holds a load.
-        same = {name: paths for name, paths in now.items() if carried_on(paths, config)}
-    anew = {path for name, paths in now.items() if name not in same for path in paths}
+    # What a file that carries on the rest asks for is another now, as of a tool that holds a load.
+    new = {n for n, p in now.items() if config.memory.carry and not carried_on(p, config)}
+    same = {name: paths for name, paths in now.items() if name not in new}
+    anew = {path for name in new for path in now[name]}
     warnings = _unmatched(memory.result, now, problem.source.description.sha256, anew)
     known = known_of(memory.result, same, config.memory.wander)
     if not known.names:
         found = fit_from(parameters, None, None)
         return Fitted(found, problem, stepped_problem, None, (*warnings, *long))
     found, seen = continue_from(
-        known,
-        parameters,
-        fit_from,
-        forgetting=config.memory.forgetting,
-        level=config.memory.level,
-        known_first=config.memory.carry,
+        known, parameters, fit_from, forgetting=config.memory.forgetting, level=config.memory.level
     )
     if found.start == StartKind.NOMINAL:
         sentence = _RESUMED if job.resumed else f'the values of {memory.place}'
@@ -656,7 +647,6 @@ def continue_from(
     *,
     forgetting: float,
     level: float,
-    known_first: bool = False,
 ) -> tuple[Identification, Difference]:
     """Fit to new data and earlier estimates; return how the new data's own differ from these, too.
 
@@ -669,11 +659,6 @@ def continue_from(
 
     ``fit`` fits the new data with a prior, from an earlier fit. The earlier information has a
     weight of ``forgetting``, 0 to 1; ``level`` is how often a change is seen where there is none.
-
-    What is new may be such that only what was known tells it apart, as the inertia of a load from
-    the armature that turns it: the new data alone would lead it to bounds, and there the armature
-    looks as if they told it. With ``known_first`` they begin where they end with all that was
-    known, and what they hardly tell stays as it was known, and is not compared.
     """
 
     def starting(x: NDArray[np.float64], without: Container[str] = ()) -> tuple[Unknown, ...]:
@@ -690,26 +675,16 @@ def continue_from(
     columns = [[p.name for p in parameters].index(name) for name in known.names]
     x = np.array([unknown.nominal for unknown in parameters])
     x[columns] = known.estimate.x
-    blind, begun = np.zeros(len(columns), dtype=bool), None
-    if known_first:
-        begun = fit(starting(x, known.names), known.prior().weighted(forgetting), None)
-        x, blind = begun.solution.x, _blind(known, data_only(begun), columns)
-    first = fit(starting(x), known.widened(np.where(blind, 1.0, _ANCHOR**-0.5)).prior(), begun)
+    first = fit(starting(x), known.prior().weighted(_ANCHOR), None)
     found = data_only(first)
-    own = found.of(columns)
-    own.covariance[blind] = np.nan
-    seen = difference(known.estimate, own, level)
+    seen = difference(known.estimate, found.of(columns), level)
     kept = np.flatnonzero(~seen.changed)
     prior = None
     if len(kept):
         weight = forgetting * found.inflation
         prior = known.prior(kept).weighted(weight, variance=found.inflation)
     # The earlier estimates know a parameter's own prior already.
-    x = first.solution.x.copy()
-    if known_first and seen.changed.any():
-        new = np.setdiff1d(np.arange(len(parameters)), columns)
-        x[new] = [parameters[j].nominal for j in new]
-    last = fit(starting(x, prior.names if prior else ()), prior, first)
+    last = fit(starting(first.solution.x, prior.names if prior else ()), prior, first)
     # After many recordings most of what is known is from the earlier ones, which were data, too:
     # where the new data alone identify a parameter, memory is no prior.
     intervals = tuple(
@@ -731,9 +706,3 @@ def continue_from(
         start_sentence=first.start_sentence,
     )
     return last, seen
-
-
-def _blind(known: Known, told: DataOnly, columns: Sequence[int]) -> NDArray[np.bool_]:
-    """Return which of what was known new data alone hardly tell, (k,), from its places in these."""
-    variance = np.diag(told.of(columns).covariance) / told.inflation
-    return ~(variance < _BLIND**2 * np.diag(known.estimate.covariance))

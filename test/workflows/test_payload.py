@@ -38,7 +38,7 @@ solver: {threads: 1, accuracy: 0.1}
 LOADED = """
 memory: {{previous: out, carry: true}}
 bags: [{{path: {bag}}}]
-parameters: [{{target: body/tool/inertia, prior: {{std: 1}}}}]
+parameters: [{{target: body/tool/inertia}}]
 output: {bag}_out
 """
 
