@@ -27,7 +27,12 @@ from sysid_ros.config.nodes import (
     RecorderConfig,
     SimulatedRobotConfig,
 )
-from sysid_ros.config.schema import CalibrationConfig, MappingConfig
+from sysid_ros.config.schema import (
+    CalibrationConfig,
+    CarriedParameter,
+    MappingConfig,
+    ParameterConfig,
+)
 from sysid_ros.errors import ConfigError
 
 MINIMAL: dict[str, Any] = {
@@ -285,3 +290,106 @@ def test_what_a_thresholds_file_does_not_say_stays_unsaid(tmp_path: Path):
 
     assert found.mapping == tmp_path / 'map.yaml'
     assert found.model_fields_set == {'model', 'mapping', 'bags'}
+
+
+#: What an earlier calibration was asked for, in a folder below the one in which it ran.
+EARLIER: dict[str, Any] = {
+    'model': 'cell/robot.xml',
+    'bags': [{'path': 'cell/bags/train_1'}],
+    'stamps': 'receive',
+    'segments': {'gap': 2.0, 'without': {'train_1': [[1.0, 2.0]]}},
+    'solver': {'loss': 'huber', 'seed': 7},
+    'parameters': [
+        {'target': 'joint/*/damping'},
+        {'target': 'sequence/train_1/initial_qvel'},
+        {'name': 'late', 'target': 'actuator/*/delay', 'shared': True},
+    ],
+    'output': 'cell/out',
+}
+LOADED: dict[str, Any] = {
+    'memory': {'previous': 'out', 'carry': True},
+    'bags': [{'path': 'load'}],
+    'parameters': [{'target': 'body/tool/inertia'}],
+    'output': 'load_out',
+}
+
+
+@pytest.fixture
+def carry(tmp_path: Path) -> Load:
+    """Return a function that reads a file beside the results of an earlier calibration."""
+    folder = tmp_path / 'cell' / 'out' / '2026-11-25T23-47-29Z'
+    folder.mkdir(parents=True)
+    then = CalibrationConfig.model_validate(EARLIER).model_dump(mode='json')
+    (folder / 'result.json').write_text(json.dumps({'provenance': {'config': then}}))
+    (folder.parent / 'current').symlink_to(folder.name)
+
+    def read(
+        changes: dict[str, Any] | None = None, overrides: dict[str, Any] | None = None
+    ) -> CalibrationConfig:
+        path = tmp_path / 'cell' / 'load.yaml'
+        path.write_text(yaml.safe_dump({**LOADED, **(changes or {})}), encoding='utf-8')
+        return load_calibration(path, overrides)
+
+    return read
+
+
+def test_what_a_file_does_not_say_is_as_in_the_result_that_it_carries_on(
+    carry: Load, tmp_path: Path
+):
+    config = carry()
+
+    # The earlier command ran elsewhere, and its paths are relative to that.
+    assert config.model.resolve() == tmp_path / 'cell' / 'robot.xml'
+    assert (config.stamps, config.solver.loss) == ('receive', 'huber')
+    assert [bag.path for bag in config.bags] == [str(tmp_path / 'cell' / 'load')]
+    assert config.output == tmp_path / 'cell' / 'load_out'
+    assert config.memory.previous == tmp_path / 'cell' / 'out'
+    # Parts of the bags of then are none of those of now, and neither are their starts.
+    assert (config.segments.gap, config.segments.without) == (2.0, ())
+    asked = [(entry.target, type(entry)) for entry in config.parameters]
+    assert asked == [
+        ('body/tool/inertia', ParameterConfig),
+        ('joint/*/damping', CarriedParameter),
+        ('actuator/*/delay', CarriedParameter),
+    ]
+    assert (config.parameters[2].name, config.parameters[2].shared) == ('late', True)
+
+
+def test_what_a_file_says_wins_over_what_it_carries_on(carry: Load, tmp_path: Path):
+    config = carry({'stamps': 'header', 'model': 'other.xml'}, {'solver.time': 60})
+
+    assert (config.stamps, config.model) == ('header', tmp_path / 'cell' / 'other.xml')
+    assert (config.solver.time, config.solver.loss, config.solver.seed) == (60.0, 'huber', 7)
+
+
+def test_what_is_carried_on_can_be_carried_on_again(carry: Load, tmp_path: Path):
+    then = carry().model_dump(mode='json')
+    folder = tmp_path / 'cell' / 'load_out' / '2026-11-26T00-00-00Z'
+    folder.mkdir(parents=True)
+    (folder / 'result.json').write_text(json.dumps({'provenance': {'config': then}}))
+
+    config = carry({'memory': {'previous': str(folder), 'carry': True}, 'output': 'third'})
+
+    targets = [entry.target for entry in config.parameters]
+    assert targets == [
+        'body/tool/inertia',
+        'body/tool/inertia',
+        'joint/*/damping',
+        'actuator/*/delay',
+    ]
+
+
+def test_a_file_that_carries_on_a_result_does_not_replace_it(carry: Load):
+    with pytest.raises(ConfigError, match='Expected another output than that of the earlier resul'):
+        carry({'output': 'out'})
+
+
+def test_only_a_result_that_is_named_and_there_is_carried_on(carry: Load, tmp_path: Path):
+    for previous in ('none', 'auto'):
+        with pytest.raises(ConfigError, match=f"carry takes over, found '{previous}'"):
+            carry({'memory': {'previous': previous, 'carry': True}})
+    with pytest.raises(ConfigError, match='There is no result'):
+        carry({'memory': {'previous': 'gone.json', 'carry': True}})
+    (tmp_path / 'cell' / 'bare.json').write_text('{}')
+    with pytest.raises(ConfigError, match='Expected a result with its configuration'):
+        carry({'memory': {'previous': 'bare.json', 'carry': True}})

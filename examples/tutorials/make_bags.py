@@ -4,13 +4,14 @@
 
 ``python make_bags.py arm`` and ``python make_bags.py so_arm`` stand in for the part of a tutorial
 that needs a robot. Each writes three bags: two for training, one fast and one slow, and a third
-with a motion of another kind, from pose to pose, to be held out.
+with a motion of another kind, from pose to pose, to be held out. ``python make_bags.py loaded_arm``
+writes one bag of the first arm, whose tool holds something.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags.writer import BagWriter
+from sysid_ros.model.inertia import Inertial, theta_from_body
 from sysid_ros.plant import Noise, Plant
 from sysid_ros.workflows.excitation.motion import Motion, quintic, sample_times, sum_of_sines
 
@@ -52,6 +54,7 @@ class Robot:
         measures: Fields of joint_states that are filled.
         jitter: Standard deviation of the stamps, s.
         seconds: Of each recording.
+        recordings: Names of the bags.
     """
 
     model: str
@@ -65,6 +68,7 @@ class Robot:
     measures: tuple[str, ...]
     jitter: float
     seconds: float
+    recordings: tuple[str, ...] = ('train_1', 'train_2', 'validate_1')
 
 
 ROBOTS = {
@@ -126,6 +130,22 @@ ROBOTS = {
         seconds=5.0,
     ),
 }
+#: The tool with what it holds: 1.6 kg, whose centre is at (0.03, -0.02, 0.09) m.
+LOADED = Inertial(
+    mass=np.array(1.6),
+    ipos=np.array([0.03, -0.02, 0.09]),
+    iquat=np.array([1.0, 0.0, 0.0, 0.0]),
+    inertia=np.array([0.008, 0.007, 0.005]),
+)
+ROBOTS['loaded_arm'] = replace(
+    ROBOTS['arm'],
+    truth={
+        **{path: value for path, value in ROBOTS['arm'].truth.items() if 'tool' not in path},
+        **{f'body/tool/inertia[{k}]': v for k, v in enumerate(theta_from_body(*LOADED).tolist())},
+    },
+    seconds=10.0,
+    recordings=('load_1',),
+)
 
 
 def poses(plant: Plant, seconds: float, rate: float, seed: int) -> Motion:
@@ -163,6 +183,7 @@ def motions(robot: Robot, plant: Plant, seed: int) -> dict[str, Motion]:
         'train_1': sines(10 * seed, 0.35, 1.5),
         'train_2': sines(10 * seed + 1, 0.5, 0.4),
         'validate_1': poses(plant, robot.seconds, robot.commands, 10 * seed + 2),
+        'load_1': sines(10 * seed + 3, 0.35, 1.5),
     }
 
 
@@ -198,7 +219,7 @@ def joint_trajectory(at: int, names: list[str], goals: NDArray[np.float64]) -> b
 def record(robot: Robot, folder: Path, seed: int) -> None:
     """Let a robot do its motions, and write a bag of each."""
     path = HERE / robot.model
-    for number, name in enumerate(('train_1', 'train_2', 'validate_1')):
+    for number, name in enumerate(robot.recordings):
         noise = Noise(**{**robot.noise.__dict__, 'seed': 100 * seed + number})
         plant = Plant(path, robot.truth, rate=robot.states, noise=noise)
         motion = motions(robot, plant, seed)[name]
@@ -240,7 +261,7 @@ def main() -> None:
     parser.add_argument('--seed', type=int, default=1)
     args = parser.parse_args()
     record(ROBOTS[args.robot], args.out, args.seed)
-    print(f'Recorded train_1, train_2 and validate_1 into {args.out}.')
+    print(f'Recorded {", ".join(ROBOTS[args.robot].recordings)} into {args.out}.')
 
 
 if __name__ == '__main__':

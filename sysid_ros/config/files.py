@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from sysid_ros.config.schema import (
     CalibrationConfig,
+    CarriedParameter,
     DataConfig,
     Fleet,
     FleetConfig,
@@ -25,7 +27,7 @@ from sysid_ros.config.schema import (
     explain,
 )
 from sysid_ros.errors import ConfigError, nearest
-from sysid_ros.files import beside, matching, read_text
+from sysid_ros.files import beside, matching, read_object, read_text
 from sysid_ros.text import parse_yaml
 
 T = TypeVar('T', bound=BaseModel)
@@ -128,7 +130,58 @@ def _resolve(
     if isinstance(previous, Path):
         previous = at('memory', 'memory.previous') / previous
         found['memory'] = config.memory.model_copy(update={'previous': previous})
-    return config.model_copy(update=found)
+    config = config.model_copy(update=found)
+    if config.memory.carry and isinstance(previous, Path):
+        return _carried(config, previous, values.keys())
+    return config
+
+
+#: Keys of a calibration that no other carries on; a result that it continued is in its own.
+_NOT_CARRIED = frozenset({'bags', 'output', 'memory', 'parameters'})
+
+
+def _carried(config: CalibrationConfig, previous: Path, said: Collection[str]) -> CalibrationConfig:
+    """Return a calibration in which what it did not say is as in that of an earlier result.
+
+    Of sections that both say, each key that this one says is its own.
+    """
+    places = previous / 'current' / 'result.json', previous / 'result.json'
+    path = next((place for place in places if place.is_file()), previous)
+    found = read_object(path, ConfigError, 'result').get('provenance')
+    then = found.get('config') if isinstance(found, dict) else None
+    if not isinstance(then, dict):
+        raise ConfigError(f'Expected a result with its configuration, found none in {str(path)!r}.')
+    output = path.resolve().parent.parent
+    if config.output.resolve() == output:
+        raise ConfigError(
+            f'Expected another output than that of the earlier result, found {str(config.output)!r}'
+            ' for both: what is carried on would no longer be current there.'
+        )
+    # Its relative paths are relative to where its command ran, which its output tells.
+    root = Path(os.path.relpath(output / os.path.relpath('.', str(then.get('output', 'out')))))
+    where = f'the configuration in {path}'
+    earlier = _resolve({**then, 'memory': {}}, root, {}, root, where)
+    update: dict[str, object] = {}
+    for key in CalibrationConfig.model_fields.keys() - _NOT_CARRIED:
+        own, other = getattr(config, key), getattr(earlier, key)
+        if key not in said:
+            update[key] = other
+        elif isinstance(other, Section) and key != 'mapping':
+            chosen = {name: getattr(own, name) for name in own.model_fields_set}
+            update[key] = other.model_copy(update=chosen)
+    if 'segments' not in said:
+        # Of the bags of then.
+        of_bags = {'times': None, 'without': ()}
+        update['segments'] = earlier.segments.model_copy(update=of_bags)
+    update['parameters'] = (
+        *config.parameters,
+        *(
+            CarriedParameter(**dict(entry))
+            for entry in earlier.parameters
+            if not entry.target.startswith('sequence/')
+        ),
+    )
+    return config.model_copy(update=update)
 
 
 def _data_paths(config: DataConfig, at: Callable[..., Path]) -> dict[str, object]:

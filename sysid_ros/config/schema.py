@@ -335,11 +335,25 @@ class MemoryConfig(Section):
     level: Annotated[float, Field(gt=0, lt=0.5)] = Field(
         default=0.01, description='probability of seeing a change of the robot where there is none'
     )
+    carry: bool = Field(
+        default=False,
+        description='whether what this file does not say is as in the configuration of the earlier '
+        'result, and the parameters of that are carried on beside those here',
+    )
 
     @model_validator(mode='before')
     @classmethod
     def _from_path(cls, value: object) -> object:
         return {'previous': value} if isinstance(value, (str, Path)) else value
+
+    @model_validator(mode='after')
+    def _carries_what_is_named(self) -> MemoryConfig:
+        if self.carry and not isinstance(self.previous, Path):
+            raise ValueError(
+                'Expected an earlier result in memory.previous, whose parameters carry takes over, '
+                f'found {self.previous!r}'
+            )
+        return self
 
 
 class StatisticsConfig(Section):
@@ -401,6 +415,10 @@ class ParameterConfig(Section):
         default='linear', description='log for positive values that may be wrong by a factor'
     )
     prior: PriorConfig | None = Field(default=None, description='what is known before the fit')
+
+
+class CarriedParameter(ParameterConfig):
+    """An entry of an earlier result's configuration; what entries of the file itself write wins."""
 
 
 class ServoConfig(Section):

@@ -485,7 +485,9 @@ def as_torques(
     )
 
 
-def with_inertial_priors(unknowns: Sequence[Unknown]) -> tuple[Unknown, ...]:
+def with_inertial_priors(
+    unknowns: Sequence[Unknown], deviations: Sequence[float] = _INERTIAL_DEVIATIONS
+) -> tuple[Unknown, ...]:
     """Give log-Cholesky inertias that have no prior a wide one around the model.
 
     No motion of a chain tells all ten numbers of each link apart; what it does not tell stays
@@ -495,7 +497,7 @@ def with_inertial_priors(unknowns: Sequence[Unknown]) -> tuple[Unknown, ...]:
     for unknown in unknowns:
         target = unknown.targets[0]
         if unknown.prior is None and target.element_and_attribute == ('body', 'inertia'):
-            deviation = _INERTIAL_DEVIATIONS[target.index or 0]
+            deviation = deviations[target.index or 0]
             found.append(dataclasses.replace(unknown, prior=(unknown.nominal, deviation)))
         else:
             found.append(unknown)

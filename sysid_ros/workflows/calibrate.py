@@ -18,9 +18,9 @@ from sysid_ros.results.result import EstimatorKind
 from sysid_ros.results.store import Memory
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.film import film_of, frames
-from sysid_ros.workflows.fitting import Job, fit_problem, recall, timestep_change
+from sysid_ros.workflows.fitting import Job, begun_at, fit_problem, recall, timestep_change
 from sysid_ros.workflows.predictions import simulate
-from sysid_ros.workflows.problem import Problem, Subject, load, subject_of
+from sysid_ros.workflows.problem import Problem, Subject, carried_on, load, subject_of
 from sysid_ros.workflows.resuming import Iterates
 from sysid_ros.workflows.validation import families_of, training_bags, validate
 from sysid_ros.workflows.writing import Calibration, Identified, assemble, check_written_back, write
@@ -98,6 +98,10 @@ def identify(
     memory, config, warnings = recall(config)
     job = job._replace(config=config, iterates=iterates, resumed=resumed)
     recorded = load(config, observer, subject=subject)
+    if memory is not None and config.memory.carry:
+        # What the new recordings are compared with is the robot as it was known.
+        known = {p.name: p.value for p in memory.result.parameters if carried_on(p.targets, config)}
+        recorded = begun_at(recorded, known)
     found = _identified(job, recorded, command, memory, warnings)
     rest = recorded.without(unlike_others(found.result, config.gate))
     if rest is recorded:

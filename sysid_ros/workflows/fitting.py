@@ -18,7 +18,7 @@ import glob
 import math
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -52,7 +52,7 @@ from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.covariance import Difference, Known, difference
 from sysid_ros.uncertainty.inference import Identification, data_only, inferred
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
-from sysid_ros.workflows.problem import Problem, bags_of, matched_names
+from sysid_ros.workflows.problem import Problem, bags_of, carried_on, matched_names
 from sysid_ros.workflows.resuming import Iterates, Keeping
 
 #: Recordings of more time steps are long.
@@ -582,8 +582,12 @@ def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
 
     parameters = problem.parameters
     now = {p.name: {target.path for target in p.targets} for p in parameters}
-    warnings = _unmatched(memory.result, now, problem.source.description.sha256)
-    known = known_of(memory.result, now, config.memory.wander)
+    # What a file that carries on the rest asks for is another now, as of a tool that holds a load.
+    new = {n for n, p in now.items() if config.memory.carry and not carried_on(p, config)}
+    same = {name: paths for name, paths in now.items() if name not in new}
+    anew = {path for name in new for path in now[name]}
+    warnings = _unmatched(memory.result, now, problem.source.description.sha256, anew)
+    known = known_of(memory.result, same, config.memory.wander)
     if not known.names:
         found = fit_from(parameters, None, None)
         return Fitted(found, problem, stepped_problem, None, (*warnings, *long))
@@ -607,13 +611,21 @@ def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
     return Fitted(found, problem, stepped_problem, drift, (*warnings, *long))
 
 
-def _unmatched(result: CalibrationResult, now: Mapping[str, set[str]], model: str) -> list[str]:
-    """Say what of an earlier result is not true of now, by names with their targets."""
+def _unmatched(
+    result: CalibrationResult, now: Mapping[str, set[str]], model: str, anew: Iterable[str]
+) -> list[str]:
+    """Say what of an earlier result is not true of now, by names with their targets.
+
+    What it knew of elements of which targets are found ``anew`` is not held to be true.
+    """
     found = []
+    elements = {path.rpartition('/')[0] for path in anew}
     gone = [
         p.name
         for p in result.parameters
-        if not of_sequence(p.targets[0]) and now.get(p.name) != set(p.targets)
+        if not of_sequence(p.targets[0])
+        and now.get(p.name) != set(p.targets)
+        and not {path.rpartition('/')[0] for path in p.targets} <= elements
     ]
     if gone:
         found.append(

@@ -49,6 +49,7 @@ from sysid_ros.bags.tables import recordings
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import (
     CalibrationConfig,
+    CarriedParameter,
     MappingConfig,
     ParameterConfig,
     Role,
@@ -58,10 +59,11 @@ from sysid_ros.config.schema import (
 )
 from sysid_ros.errors import BagError, ConfigError, FitError, ParameterError, listed, nearest
 from sysid_ros.files import beside
-from sysid_ros.fit.motion import with_measured_bases
+from sysid_ros.fit.motion import with_inertial_priors, with_measured_bases
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
 from sysid_ros.model.elements import driven_joint, position_joint
+from sysid_ros.model.inertia import THETA_NAMES
 from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.model.loading import (
     RobotModel,
@@ -102,6 +104,9 @@ _OTHERS = 3
 #: Level of the test whether commands help in that: of 55 motions of joints of a real arm the least
 #: sure one has 4e-25.
 _LEVEL = 1e-5
+#: What is known of the ten numbers of a load, as standard deviations: a factor of 7 in mass and 2.7
+#: in size, and a metre. It leads back from bounds, where the logarithm of a size changes nothing.
+_LOAD = (1.0,) * len(THETA_NAMES)
 
 
 #: Bounds of the scale of a current that nobody has guessed: joints have .01 to 100 N·m per A.
@@ -201,15 +206,16 @@ class Problem:
         return dataclasses.replace(self, recordings=(first, *others))
 
 
-def check_base(model: mujoco.MjModel, measured: Collection[str]) -> None:
+def check_base(model: mujoco.MjModel, mapping: Pairing, base: str) -> None:
     """Refuse a robot on a base that floats, where nothing but its joints is measured.
 
     Raises:
         FitError: In a simulation the base would fall, whatever held it.
     """
-    for base in floating_bases(model, measured).values():
+    measured = [pair.name for pair in mapping.pairs if pair.role is PairRole.SENSOR]
+    for name in floating_bases(model, measured).values() if base == 'free' else ():
         raise FitError(
-            f'Expected a base that is fixed or measured, found that {base!r} floats and nothing '
+            f'Expected a base that is fixed or measured, found that {name!r} floats and nothing '
             'recorded says where it is, so that it falls in a simulation: where the robot hung or '
             'stood fixed, say base: fixed in the configuration; else record the pose, and map it '
             'to sensors framepos and framequat of that body.'
@@ -339,8 +345,7 @@ def load(
         observer.stage(f'reading {path}')
         columns = bags_read.pop(path, None) or read_columns(path, config.namespace)
         pairing = without_undriven(map_columns(columns, model, mapping), model)
-        if config.base == 'free':
-            check_base(model, [p.name for p in pairing.pairs if p.role is PairRole.SENSOR])
+        check_base(model, pairing, config.base)
         if look is not None:
             look(columns, role, model)
         try:
@@ -375,23 +380,13 @@ def load(
     delayed = {t.name for t, _ in delays if t.role is Acting.SENSOR}
     late = late_velocities(model, [alignment for *_, alignment in read], delayed)
     recordings = tuple(
-        CalibrationBag(path, role, without_late(_compared(alignment, config), model, late))
+        CalibrationBag(
+            path,
+            role,
+            _followed(without_late(_compared(alignment, config), model, late), model, config),
+        )
         for path, role, alignment in read
     )
-    if config.base == 'measured':
-        bases = floating_bases(model, ())
-        recordings = tuple(
-            dataclasses.replace(
-                each,
-                alignment=dataclasses.replace(
-                    each.alignment,
-                    sequences=tuple(
-                        with_measured_bases(model, own, bases) for own in each.alignment.sequences
-                    ),
-                ),
-            )
-            for each in recordings
-        )
     servos = joints_of(config.servos, model)
     left_out = f'{len(short)} of {len(bags)} bags are left out: {short[0][1]}' if short else ''
     problem = Problem(spec, model, recordings, early, source, servos, tuple(refused), left_out)
@@ -466,6 +461,15 @@ def _compared(alignment: Alignment, config: CalibrationConfig) -> Alignment:
     return dataclasses.replace(alignment, sequences=sequences, begins=begins)
 
 
+def _followed(alignment: Alignment, model: mujoco.MjModel, config: CalibrationConfig) -> Alignment:
+    """Let bases move as they were measured, where a configuration asks for that."""
+    if config.base != 'measured':
+        return alignment
+    bases = floating_bases(model, ())
+    sequences = (with_measured_bases(model, each, bases) for each in alignment.sequences)
+    return dataclasses.replace(alignment, sequences=tuple(sequences))
+
+
 def parameters_of(
     config: CalibrationConfig,
     model: mujoco.MjModel,
@@ -482,18 +486,22 @@ def parameters_of(
     for entry in (*config.parameters, *_effort_scales(config)):
         if training is None and of_sequence(entry.target):
             continue
-        found.extend(
-            make_unknowns(
-                entry.target,
-                scope,
-                name=entry.name,
-                initial=entry.initial,
-                bounds=entry.bounds,
-                shared=entry.shared,
-                scale=entry.scale,
-                prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
-            )
+        made = make_unknowns(
+            entry.target,
+            scope,
+            name=entry.name,
+            initial=entry.initial,
+            bounds=entry.bounds,
+            shared=entry.shared,
+            scale=entry.scale,
+            prior=None if entry.prior is None else (entry.prior.mean, entry.prior.std),
         )
+        if isinstance(entry, CarriedParameter):
+            taken = _written(found, model)
+            made = tuple(u for u in made if not _written([u], model) <= taken)
+        elif config.memory.carry:
+            made = with_inertial_priors(made, _LOAD)
+        found.extend(made)
     given = {target.path for unknown in found for target in unknown.targets}
     for servo in config.servos:
         if servo.identify != 'none':
@@ -504,6 +512,19 @@ def parameters_of(
             found += [u for u in own if not given & {target.path for target in u.targets}]
     check_distinct(found, model)
     return tuple(found)
+
+
+def _written(unknowns: Iterable[Unknown], model: mujoco.MjModel) -> set[object]:
+    """Return the numbers of a model that unknowns decide, or their paths where it has none."""
+    targets = [target for unknown in unknowns for target in unknown.targets]
+    return {place for t in targets for place in tuple(t.claims(model)) or (t.path,)}
+
+
+def carried_on(targets: Collection[str], config: CalibrationConfig) -> bool:
+    """Whether a file that carries on an earlier result asks for none of these targets itself."""
+    own = [e.target for e in config.parameters if not isinstance(e, CarriedParameter)]
+    attributes = [target.partition('[')[0] for target in own]
+    return not any(_is_any(target.partition('[')[0], attributes) for target in targets)
 
 
 def _effort_scales(config: CalibrationConfig) -> list[ParameterConfig]:

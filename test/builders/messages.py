@@ -17,6 +17,9 @@ _Header = _STORE.types['std_msgs/msg/Header']
 _JointState = _STORE.types['sensor_msgs/msg/JointState']
 _Trajectory = _STORE.types['trajectory_msgs/msg/JointTrajectory']
 _Point = _STORE.types['trajectory_msgs/msg/JointTrajectoryPoint']
+_WrenchStamped = _STORE.types['geometry_msgs/msg/WrenchStamped']
+_Wrench = _STORE.types['geometry_msgs/msg/Wrench']
+_Vector = _STORE.types['geometry_msgs/msg/Vector3']
 _Array = _STORE.types['std_msgs/msg/Float64MultiArray']
 _Layout = _STORE.types['std_msgs/msg/MultiArrayLayout']
 _Dimension = _STORE.types['std_msgs/msg/MultiArrayDimension']
@@ -69,6 +72,16 @@ def trajectory(
             )
             for after, position, *velocities in points
         ],
+    )
+    return bytes(_STORE.serialize_cdr(message, message.__msgtype__))
+
+
+def wrench(stamp_ns: int, force: Sequence[float], torque: Sequence[float]) -> bytes:
+    """Serialise a WrenchStamped."""
+    both = [dict(zip('xyz', map(float, vector), strict=True)) for vector in (force, torque)]
+    message = _WrenchStamped(
+        header=_header(stamp_ns, 'wrist'),
+        wrench=_Wrench(force=_Vector(**both[0]), torque=_Vector(**both[1])),
     )
     return bytes(_STORE.serialize_cdr(message, message.__msgtype__))
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sysid_ros.cli import main
 from sysid_ros.results.result import CalibrationResult, Standing
@@ -66,6 +67,31 @@ def test_the_commands_of_a_tutorial_lead_to_accepted(
     assert result.held_out_after < result.held_out_before / 10
     assert (out / 'mjcf' / model).is_file()
     assert (out / 'report.html').is_file()
+
+
+def test_the_commands_of_the_tutorial_on_loads_find_what_the_arm_holds(
+    tmp_path: Path, type_in: Callable[[str], None]
+):
+    shutil.copytree(ROOT / 'examples', tmp_path / 'examples')
+    page = TUTORIALS / 'payload.md'
+    text = page.read_text('utf-8').replace('\N{MINUS SIGN}', '-')
+
+    commands = (block for checked, block in shell_blocks(page) if checked != 'on the robot')
+    type_in('\n'.join(commands))
+
+    result = CalibrationResult.load(tmp_path / 'my_arm' / 'load' / 'current' / 'result.json')
+    assert result.drift is not None
+    assert not result.drift.changed
+    (tool,) = result.links
+    # The last column of the table is what the script hides.
+    hidden = re.findall(r'^\| (mass|centre .|moment .) \|.*\| (\S+) \|$', text, re.MULTILINE)
+    assert [name for name, _ in hidden] == [number.name for number in tool.numbers]
+    for (name, truth), number in zip(hidden, tool.numbers, strict=True):
+        off = float(truth) * (1e-3 if number.unit == 'm' else 1.0) - number.value
+        assert abs(off) < 1.6 * number.half_width, name
+    (shown,) = re.findall(r'```yaml\n(.*?)```', text, re.DOTALL)
+    written = (ROOT / 'examples' / 'tutorials' / 'load.yaml').read_text('utf-8')
+    assert yaml.safe_load(shown) == yaml.safe_load(written)
 
 
 @pytest.mark.parametrize('page', ['urdf-arm', 'hobby-arm'])

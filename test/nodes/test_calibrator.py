@@ -51,7 +51,7 @@ PENDULUM = """
     <body>
       <joint name="hinge" axis="0 1 0" armature=".01" damping=".1"/>
       <geom size=".05" fromto="0 0 0 0 0 -.3" type="capsule" mass="1"/>
-      <body pos="0 0 -.3">
+      <body name="shin" pos="0 0 -.3">
         <joint name="knee" axis="0 1 0" armature=".01" damping=".1"/>
         <geom size=".04" fromto="0 0 0 0 0 -.2" type="capsule" mass=".5"/>
       </body>
@@ -72,6 +72,8 @@ PENDULUM = """
 TRUTH = {'joint/*/armature': 0.05, 'joint/*/damping': 0.6}
 #: Somebody let the grease of one joint dry.
 WORN_TRUTH = {**TRUTH, 'joint/knee/damping': 0.7}
+#: Somebody hung a weight below it.
+LOADED_TRUTH = {**TRUTH, 'body/shin/mass': 0.8, 'body/shin/ipos[2]': -0.13}
 OTHER_TRUTH = {'joint/*/armature': 0.005, 'joint/*/damping': 0.02}
 NAMES = [f'joint/{joint}/{what}' for what in ('armature', 'damping') for joint in ('hinge', 'knee')]
 
@@ -87,6 +89,14 @@ output: out
 """
 
 
+LOAD = """
+memory: {previous: out, carry: true}
+bags: [{path: loaded}, {path: loaded_too, role: validate}]
+parameters: [{target: body/shin/mass}, {target: 'body/shin/ipos[2]'}]
+output: load_out
+"""
+LOAD_NAMES = ['body/shin/mass', 'body/shin/ipos[2]']
+
 CANCELLED = re.compile(
     r'The refit was cancelled while it was at "(?P<stage>.*)"; what was current still is\.'
 )
@@ -101,12 +111,14 @@ def _simulate(model: Path, bag: Path, truth: dict[str, float], seconds: float, s
 
 @pytest.fixture(scope='module')
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a model and bags: train_1, train_2, validate, other, worn, long."""
+    """Return a folder with a model and bags, whose names are those of ``lengths``, and long."""
     folder = tmp_path_factory.mktemp('recordings')
     model = folder / 'arm.xml'
     model.write_text(PENDULUM)
     lengths = {'train_1': 3.0, 'train_2': 3.0, 'validate': 2.0, 'other': 2.0, 'worn': 3.0}
-    truths = {'other': OTHER_TRUTH, 'worn': WORN_TRUTH}
+    lengths |= {'loaded': 3.0, 'loaded_too': 2.0}
+    truths = {'other': OTHER_TRUTH, 'worn': WORN_TRUTH, 'loaded': LOADED_TRUTH}
+    truths['loaded_too'] = LOADED_TRUTH
     for seed, (name, seconds) in enumerate({**lengths, 'long': 60.0}.items()):
         _simulate(model, folder / name, truths.get(name, TRUTH), seconds, seed)
     return folder
@@ -269,6 +281,34 @@ def test_refits_answer_latch_parameters_mjcf_and_result_and_take_new_bags(
     assert [p['value'] for p in again['parameters']] != [p['value'] for p in result['parameters']]
     node.process.wait_for_line(f'removed {out}', FIT_TIMEOUT)
     assert len(history(out.parent)) == 1
+
+
+def test_a_load_is_found_by_a_refit_with_a_file_that_carries_on_what_is_current(
+    node: Node, problem: Path, recordings: Path
+):
+    assert node.ask('refit')[0]
+    for bag in ('loaded', 'loaded_too'):
+        shutil.copytree(recordings / bag, problem.parent / bag)
+    file = problem.parent / 'load.yaml'
+    file.write_text(LOAD)
+    assert node.change('config', str(file)) == (True, '')
+
+    success, message = node.ask('refit')
+
+    assert success, message
+    result = node.result()
+    assert result['accepted'] is True
+    assert [parameter['name'] for parameter in result['parameters']] == [*LOAD_NAMES, *NAMES]
+    for parameter in result['parameters'][:2]:
+        middle = (parameter['low'] + parameter['high']) / 2
+        half = (parameter['high'] - parameter['low']) / 2
+        assert abs(LOADED_TRUTH[parameter['name']] - middle) < 1.6 * half
+        assert half < 0.02 * abs(middle)
+    assert [status.name for status in node.latched('parameters').status] == [*LOAD_NAMES, *NAMES]
+    model = mujoco.MjModel.from_xml_string(node.latched('mjcf').data)
+    assert model.body('shin').mass[0] == result['parameters'][0]['value']
+    assert result['drift']['changed'] is False
+    assert node.status(f'idle: the last refit: {message}')[0] == OK
 
 
 def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(

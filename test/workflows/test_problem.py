@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import Alignment
+from sysid_ros.alignment.pairs import Mapping, Pair, PairRole
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import AlignmentError, BagError, FitError
+from sysid_ros.errors import AlignmentError, FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.workflows import problem
 from sysid_ros.workflows.problem import CalibrationBag, parameters_of, unlike_stamps
@@ -69,37 +71,31 @@ def test_the_scale_of_a_current_is_identified_also_without_an_entry(
 
 
 @pytest.mark.parametrize(
-    ('inside', 'sensors', 'refused'),
+    ('sensors', 'base', 'refused'),
     [
-        ('', {}, False),
-        ('<freejoint name="free"/>', {}, True),
-        ('<freejoint name="free"/>', {'place': '/tf.translation'}, False),
-        ('<freejoint name="free"/>', {'j_position': '/js.position[j]'}, True),
+        ([], 'free', True),
+        (['j_position'], 'free', True),
+        (['place'], 'free', False),
+        ([], 'fixed', False),
     ],
 )
-def test_a_base_that_nothing_measures_is_refused_before_a_bag_is_read(
-    tmp_path: Path, inside: str, sensors: dict[str, str], refused: bool
+def test_a_base_that_nothing_measures_is_refused(
+    sensors: list[str], base: str, refused: bool
 ) -> None:
-    model = MODEL.replace('<body>', f'<body name="trunk">{inside}{TRUNK}<body>').replace(
-        '</body>', '</body></body>'
-    )
+    text = MODEL.replace('<body>', f'<body name="trunk"><freejoint/>{TRUNK}<body>')
+    text = text.replace('</body>', '</body></body>')
     place = '<framepos name="place" objtype="body" objname="trunk"/></sensor>'
-    (tmp_path / 'arm.xml').write_text(model.replace('</sensor>', place))
-    mapping = {'sensors': sensors} if sensors else 'auto'
-    values = {
-        'model': tmp_path / 'arm.xml',
-        'bags': [{'path': str(tmp_path / 'absent')}],
-        'mapping': mapping,
-        'parameters': [{'target': 'joint/j/damping'}],
-    }
-    expected = "'trunk' floats .* say base: fixed" if refused else 'There is no bag'
-    with pytest.raises(FitError if refused else BagError, match=expected):
-        problem.load(CalibrationConfig.model_validate(values), Nobody())
+    model = mujoco.MjModel.from_xml_string(text.replace('</sensor>', place))
+    pairs = tuple(Pair(PairRole.SENSOR, name, '/topic', 'field', '', 1.0, 0.0) for name in sensors)
+    expected = pytest.raises(FitError, match=r"'trunk' floats .* say base: fixed")
+    with expected if refused else contextlib.nullcontext():
+        problem.check_base(model, Mapping(pairs, (), ()), base)
 
 
 def test_a_free_body_beside_the_robot_is_no_base() -> None:
     ball = f'</body><body><freejoint/>{TRUNK}</body>'
-    problem.check_base(mujoco.MjModel.from_xml_string(MODEL.replace('</body>', ball)), ())
+    model = mujoco.MjModel.from_xml_string(MODEL.replace('</body>', ball))
+    assert not problem.floating_bases(model, ())
 
 
 def _bag(name: str, **sources: StampSource) -> CalibrationBag:
