@@ -119,12 +119,12 @@ def identify(
 def inferred(found: Fit) -> Identification:
     """Return a fit with its inference, and without what that alone is made of."""
     inference = infer(found.linearised(), found.terms)
-    rough = VerdictKind.MODEL_LIMITED
+    rough = set(np.flatnonzero(found.uneven > _SMOOTH).tolist())
     intervals = [
-        own
-        if uneven <= _SMOOTH or np.isnan(own.low)
-        else dataclasses.replace(own, verdict_kind=rough, explanation=_UNEVEN)
-        for own, uneven in zip(inference.intervals, found.uneven, strict=True)
+        dataclasses.replace(own, verdict_kind=VerdictKind.MODEL_LIMITED, explanation=_UNEVEN)
+        if place in rough and not np.isnan(own.low)
+        else own
+        for place, own in enumerate(inference.intervals)
     ]
     notes = (*inference.notes, *found.notes)
     inference = dataclasses.replace(inference, notes=notes, intervals=tuple(intervals))

@@ -609,7 +609,7 @@ class Effect(enum.Enum):
     SENSOR_BIAS = 'sensor/bias', 'a longer recording'
     DRIVE_BIAS = 'actuator/bias', 'softer holding by {where} or a longer recording'
     STATE = (
-        'sequence/initial_qpos sequence/initial_qvel sequence/initial_act',
+        'sequence/initial_qpos sequence/initial_qvel sequence/initial_turn sequence/initial_act',
         'motion soon after the start',
     )
     CONTACT = (

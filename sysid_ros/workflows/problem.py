@@ -224,7 +224,8 @@ def check_base(model: mujoco.MjModel, mapping: Pairing, base: str) -> None:
 
 def floating_bases(model: mujoco.MjModel, measured: Collection[str]) -> dict[int, str]:
     """Return the free joints of robots, and their bodies, if only joints of these are measured."""
-    if any(model.sensor(name).type[0] not in SENSOR_FIELDS for name in measured):
+    kinds = {mujoco.mjtSensor(int(model.sensor(name).type[0])) for name in measured}
+    if not kinds <= SENSOR_FIELDS.keys():
         return {}
     roots = model.body_rootid[model.jnt_bodyid].tolist()
     free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE).tolist()

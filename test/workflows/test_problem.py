@@ -74,7 +74,7 @@ def test_the_scale_of_a_current_is_identified_also_without_an_entry(
     ('sensors', 'base', 'refused'),
     [
         ([], 'free', True),
-        (['j_position'], 'free', True),
+        (['q'], 'free', True),
         (['place'], 'free', False),
         ([], 'fixed', False),
     ],
