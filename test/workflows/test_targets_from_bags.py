@@ -203,7 +203,13 @@ def test_a_pushed_block_has_friction(columns: Columns, pair: str, path: str) -> 
     # Where it slides fast, the contact opens and closes, which makes the motion rough.
     seen = record(truth, 6, lambda t: (0.02 * (1 - np.cos(2 * t)),))
     recorded = bag(columns, nominal, noisy(seen, 5, x_pos=1e-4))
-    assert_told(identified(recorded, nominal, [path]), {path: 0.45}, half=0.005)
+    found = identified(recorded, nominal, [path])
+    (own,) = found.intervals
+    if not pair:
+        assert_told(found, {path: 0.45}, half=0.005)
+    # A pair's contact is rough even so, and the value, which is right, is not called identified.
+    assert own.verdict == ('model-limited' if pair else 'identified')
+    assert abs(0.45 - (own.low + own.high) / 2) < 0.8 * (own.high - own.low)
 
 
 @pytest.mark.slow
